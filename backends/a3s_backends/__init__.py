@@ -1,0 +1,1 @@
+"""Backends for a3s-actors, one folder a technology. Hosts import and inject them."""
