@@ -1,0 +1,103 @@
+"""Group commit: many waiting writes in one transaction, each with its own outcome.
+
+A refused write has written nothing (see `writing`), so it simply gets its refusal. When storage fails inside
+the transaction, SQLite may already have rolled all of it back; then nothing of the batch is stored, and the
+writes are done again one by one, so that one bad write does not take its neighbours along. When COMMIT itself
+fails, the outcome is unknown until the keys are read again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+import apsw
+import attrs
+import outcome
+
+from a3s_actors.memory.errors import MemoryRepositoryError
+from a3s_actors.memory.operations import ChangeSetResult
+from a3s_backends.sqlite.connection import storage_errors
+from a3s_backends.sqlite.lexical_schema import LexicalIndexDamaged
+from a3s_backends.sqlite.rows import RowCodec
+from a3s_backends.sqlite.writing import WriteRequest, perform
+
+__all__ = ["WriteOutcome", "Writer"]
+
+WriteOutcome = outcome.Outcome[ChangeSetResult | None]
+
+
+@attrs.define(eq=False)
+class Writer:
+    """The one writing connection of a repository. Synchronous; used by one thread at a time."""
+
+    db: apsw.Connection
+    codec: RowCodec
+
+    def commit(self, requests: Sequence[WriteRequest]) -> list[WriteOutcome]:
+        """Do all requests, durably, and return the outcome of each in order. Never raises an Exception."""
+        outcomes = self._transaction(requests)
+        if outcomes is not None:
+            return outcomes
+        return [self._alone(request) for request in requests]
+
+    def _transaction(self, requests: Sequence[WriteRequest]) -> list[WriteOutcome] | None:
+        """Return the outcomes, or None when nothing was stored and the requests should go one by one."""
+        try:
+            with storage_errors("write"):
+                self.db.execute("BEGIN IMMEDIATE")
+        except MemoryRepositoryError as error:
+            return [outcome.Error(error) for _ in requests]
+        outcomes: list[WriteOutcome] = []
+        try:
+            outcomes.extend(map(self._perform, requests))
+            self.db.execute("COMMIT")
+        except (apsw.Error, LexicalIndexDamaged) as error:
+            self._roll_back()
+            if len(requests) > 1:
+                return None
+            return [self._settle(requests[0], error)]
+        except BaseException:
+            self._roll_back()
+            raise
+        return outcomes
+
+    def _perform(self, request: WriteRequest) -> WriteOutcome:
+        try:
+            return outcome.Value(perform(self.db, self.codec, request))
+        except MemoryRepositoryError as error:
+            return outcome.Error(error)
+
+    def _alone(self, request: WriteRequest) -> WriteOutcome:
+        # A replay of what the failed batch may have stored after all returns the stored result.
+        outcomes = self._transaction([request])
+        assert outcomes is not None
+        return outcomes[0]
+
+    def _settle(self, request: WriteRequest, error: apsw.Error | LexicalIndexDamaged) -> WriteOutcome:
+        """Find out what became of a single write whose transaction ended in a storage error."""
+        failure: Exception
+        try:
+            with storage_errors("write"):
+                raise error
+        except MemoryRepositoryError as translated:
+            failure = translated
+        try:
+            self.db.execute("BEGIN IMMEDIATE")
+            try:
+                # If it was stored, doing it again is a replay and changes nothing; else this is one more try.
+                result = self._perform(request)
+                self.db.execute("COMMIT")
+            except BaseException:
+                self._roll_back()
+                raise
+        except (apsw.Error, LexicalIndexDamaged):
+            return outcome.Error(failure)
+        return result
+
+    def _roll_back(self) -> None:
+        # After a full disk or an I/O error SQLite has rolled back by itself, and ROLLBACK would be an error.
+        if self.db.in_transaction:
+            # If even this fails, the next BEGIN says so.
+            with contextlib.suppress(apsw.Error):
+                self.db.execute("ROLLBACK")

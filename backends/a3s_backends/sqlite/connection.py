@@ -1,0 +1,129 @@
+"""One door to SQLite: connections with this project's settings, and its errors in our words.
+
+Each small function sets one thing and says why.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import apsw
+import apsw.sqlite_extra
+
+from a3s_actors.memory.errors import Corruption, MemoryRepositoryError, Persistence, RepositoryLocked
+from a3s_backends.sqlite.lexical_schema import LexicalIndexDamaged
+
+__all__ = ["connect", "storage_errors"]
+
+BUSY_SECONDS: Final = 10.0
+"""How long a writer waits for another process before it gives up."""
+
+
+@functools.cache
+def _checksum_vfs() -> str:
+    # Registers SQLite's checksum VFS for the process: each page carries a checksum that is verified when it
+    # is read. integrity_check alone does not notice a flipped bit in a row.
+    db = apsw.Connection(":memory:")
+    try:
+        apsw.sqlite_extra.load(db, "cksumvfs")
+    finally:
+        db.close()
+    return "cksmvfs"
+
+
+def connect(path: Path, *, synchronous: str = "FULL", vfs: str | None = None) -> apsw.Connection:
+    """Open one connection to an existing file.
+
+    Args:
+        path: the database file.
+        synchronous: SQLite's setting; FULL syncs each commit.
+        vfs: another VFS than the checksum one, for fault injection.
+
+    Raises:
+        apsw.Error: as SQLite says; call it inside `storage_errors`.
+    """
+    db = apsw.Connection(
+        str(path), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW, vfs=vfs or _checksum_vfs()
+    )
+    try:
+        _wait_fairly(db)
+        _keep_strict(db)
+        db.execute(f"PRAGMA synchronous = {synchronous}")
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _wait_fairly(db: apsw.Connection) -> None:
+    # SQLite's own busy handler backs off up to 100 ms, so that one of two writers can wait for seconds while
+    # the other takes the lock again and again. Short even sleeps keep the longest wait below half a second.
+    start = 0.0
+
+    def handler(prior_calls: int) -> bool:
+        nonlocal start
+        if prior_calls == 0:
+            start = time.monotonic()
+        elif time.monotonic() - start > BUSY_SECONDS:
+            return False
+        time.sleep(0.0003 if prior_calls < 50 else 0.001)
+        return True
+
+    db.set_busy_handler(handler)
+
+
+def _keep_strict(db: apsw.Connection) -> None:
+    # "x" is never a string; triggers and views of a foreign file cannot run functions; deleted bytes are
+    # overwritten; temporary tables never reach the disk.
+    db.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
+    db.config(apsw.SQLITE_DBCONFIG_DQS_DDL, 0)
+    db.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+    db.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+    db.execute("PRAGMA secure_delete = ON").fetchall()
+    db.execute("PRAGMA temp_store = MEMORY")
+
+
+def as_repository_error(operation: str, error: apsw.Error) -> MemoryRepositoryError:
+    """Translate one of SQLite's errors. Its own text names tables and pages, never values."""
+    extended = getattr(error, "extendedresult", 0)
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError) or extended in {
+        apsw.SQLITE_IOERR_DATA,
+        apsw.SQLITE_IOERR_CORRUPTFS,
+    }:
+        return Corruption("database file", f"a page is not what was written ({type(error).__name__})")
+    if isinstance(error, apsw.BusyError | apsw.LockedError):
+        return RepositoryLocked(operation, f"another process held the file for more than {BUSY_SECONDS:.0f} s")
+    if isinstance(error, apsw.FullError):
+        return Persistence(operation, "the disk is full; nothing of this operation was stored")
+    if isinstance(error, apsw.ReadOnlyError):
+        return Persistence(operation, "the file or its folder cannot be written; check permissions")
+    if isinstance(error, apsw.CantOpenError):
+        return Persistence(operation, "the file cannot be opened; check path and permissions (no symbolic links)")
+    return Persistence(operation, f"SQLite failed ({type(error).__name__}, code {extended})")
+
+
+@contextmanager
+def storage_errors(operation: str) -> Iterator[None]:
+    """Turn SQLite's and the index's errors into the kernel's; everything else passes."""
+    try:
+        yield
+    except apsw.Error as error:
+        raise as_repository_error(operation, error) from error
+    except LexicalIndexDamaged as error:
+        raise Corruption("lexical index", error.where) from error
+
+
+def arm(db: apsw.Connection, check: Callable[[], None] | None, steps: int = 4000) -> None:
+    """Let `check` run every few thousand steps of a statement; whatever it raises ends the statement."""
+
+    def handler() -> bool:
+        if check is not None:
+            check()
+        return False
+
+    db.set_progress_handler(None if check is None else handler, steps)

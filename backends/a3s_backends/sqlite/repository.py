@@ -1,0 +1,381 @@
+"""`SqliteMemoryRepository`: one file, one writer, readers beside it.
+
+Writes go through a mailbox to one task, which commits all that wait in one transaction. Reads run on their
+own connections in worker threads, each in one read transaction, and never wait for the writer. Several
+processes may use the same file at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from os import PathLike
+from pathlib import Path
+from typing import Concatenate, Final, Literal, ParamSpec, TypeVar
+
+import apsw
+import structlog
+import trio
+
+from a3s_actors.actor import BlockingRunner, Mailbox, ThreadRunner, check_cancelled, open_actor
+from a3s_actors.memory.errors import InvalidInput, Persistence, RepositoryClosed
+from a3s_actors.memory.lexical import fingerprint, tokens
+from a3s_actors.memory.limits import DEFAULT_PAGE_LIMIT
+from a3s_actors.memory.operations import ChangeSetResult, MemoryChangeSet
+from a3s_actors.memory.reads import (
+    AccessCursor,
+    AccessPage,
+    HistoryPage,
+    MemoryHit,
+    MemoryQuery,
+    NamespaceChangeToken,
+    NodePage,
+    ScanRequest,
+    check_node_id,
+    check_page_limit,
+)
+from a3s_actors.memory.snapshot import NamespaceSnapshot, SnapshotRequest
+from a3s_actors.memory.values import (
+    AccessEvent,
+    AccessKind,
+    MemoryNamespace,
+    MemoryNode,
+    NodeHead,
+    UsageSummary,
+)
+from a3s_backends.sqlite import lexical_index
+from a3s_backends.sqlite.batch import Writer
+from a3s_backends.sqlite.connection import arm, connect, storage_errors
+from a3s_backends.sqlite.lexical_search import LexicalReader
+from a3s_backends.sqlite.log import LogCursor, LogPage, read_log
+from a3s_backends.sqlite.reading import Reads, read_head_row
+from a3s_backends.sqlite.rows import RowCodec
+from a3s_backends.sqlite.schema import SCHEMA_VERSION, create_if_missing, migrate, read_meta, schema_version
+from a3s_backends.sqlite.verifying import Finding, verify_file
+from a3s_backends.sqlite.writing import ApplyRequest, EventRequest, WriteRequest, index_time
+
+__all__ = ["SqliteMemoryRepository", "open_sqlite_repository"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_MAX_BATCH: Final = 256
+_READERS: Final = 3
+_log = structlog.get_logger("a3s_backends.sqlite")
+
+
+class _ReaderPool:
+    """A few read connections, opened when first needed. Threads take one each; the runner bounds the threads."""
+
+    def __init__(self, path: Path, vfs: str | None) -> None:
+        self._path = path
+        self._vfs = vfs
+        self._idle: deque[apsw.Connection] = deque()
+        self._closed = False
+
+    def read(self, function: Callable[[apsw.Connection], T]) -> T:
+        """Run `function` in one read transaction, in this thread."""
+        with storage_errors("read"):
+            db = self._take()
+            try:
+                arm(db, check_cancelled)
+                db.execute("BEGIN")
+                try:
+                    return function(db)
+                finally:
+                    # Disarmed first: a cancelled caller must not interrupt the end of the transaction too.
+                    arm(db, None)
+                    if db.in_transaction:  # an I/O error has ended it already
+                        db.execute("ROLLBACK")
+            finally:
+                self._give_back(db)
+
+    def _take(self) -> apsw.Connection:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            db = connect(self._path, vfs=self._vfs)
+            db.execute("PRAGMA query_only = ON")
+            return db
+
+    def _give_back(self, db: apsw.Connection) -> None:
+        if self._closed or db.in_transaction:
+            db.close()
+        else:
+            self._idle.append(db)
+
+    def close(self) -> None:
+        """Close idle connections now and the others when they come back."""
+        self._closed = True
+        with contextlib.suppress(IndexError):
+            while True:
+                self._idle.pop().close()
+
+
+class SqliteMemoryRepository:
+    """A `MemoryRepository` in one SQLite file. Made by `open_sqlite_repository`.
+
+    Besides the protocol it offers `verify`, `log` and `path`.
+
+    Cancellation: a read is interrupted within a few thousand steps of SQLite and leaves nothing behind. A
+    write that is still queued is withdrawn; one whose transaction has begun completes, and its outcome is
+    returned.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        writer: Writer,
+        mailbox: Mailbox[WriteRequest, ChangeSetResult | None],
+        readers: _ReaderPool,
+        read_runner: BlockingRunner,
+    ) -> None:
+        self.path = path
+        self._mailbox = mailbox
+        self._readers = readers
+        self._read_runner = read_runner
+        self._writer = writer
+        self._reads = Reads(writer.codec, LexicalReader(), check_cancelled)
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<SqliteMemoryRepository {self.path.name!r}{' closed' if self._closed else ''}>"
+
+    async def _read(
+        self, function: Callable[Concatenate[apsw.Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        if self._closed:
+            await trio.lowlevel.checkpoint()
+            raise RepositoryClosed("closed")
+        return await self._read_runner.run(self._readers.read, lambda db: function(db, *args, **kwargs))
+
+    # -- writes --------------------------------------------------------------------------------------
+
+    async def apply(self, change_set: MemoryChangeSet) -> ChangeSetResult:
+        """See `MemoryRepository.apply`. Synced before it returns."""
+        _check_type("changeSet", change_set, MemoryChangeSet)
+        result = await self._mailbox.ask(ApplyRequest.of(change_set))
+        assert result is not None
+        return result
+
+    async def record_admission(self, event: AccessEvent) -> None:
+        """See `MemoryRepository.record_admission`. Synced before it returns."""
+        _check_type("accessEvent", event, AccessEvent)
+        await self._mailbox.ask(EventRequest(AccessKind.ADMISSION, event))
+
+    async def record_use(self, event: AccessEvent) -> None:
+        """See `MemoryRepository.record_use`. Synced before it returns."""
+        _check_type("accessEvent", event, AccessEvent)
+        await self._mailbox.ask(EventRequest(AccessKind.USE, event))
+
+    # -- reads ---------------------------------------------------------------------------------------
+
+    async def get(self, namespace: MemoryNamespace, node_id: str) -> MemoryNode | None:
+        """See `MemoryRepository.get`."""
+        return await self._read(self._reads.get, namespace, check_node_id(node_id))
+
+    async def get_heads(self, namespace: MemoryNamespace, node_ids: Iterable[str]) -> dict[str, NodeHead]:
+        """See `MemoryRepository.get_heads`."""
+        return await self._read(self._reads.get_heads, namespace, [check_node_id(node_id) for node_id in node_ids])
+
+    async def history(
+        self, namespace: MemoryNamespace, node_id: str, after: int = 0, limit: int = DEFAULT_PAGE_LIMIT
+    ) -> HistoryPage:
+        """See `MemoryRepository.history`."""
+        check_page_limit("history.limit", limit)
+        return await self._read(self._reads.history, namespace, check_node_id(node_id), after, limit)
+
+    async def scan(self, request: ScanRequest) -> NodePage:
+        """See `MemoryRepository.scan`."""
+        return await self._read(self._reads.scan, request)
+
+    async def namespaces(self) -> tuple[MemoryNamespace, ...]:
+        """See `MemoryRepository.namespaces`."""
+        return await self._read(self._reads.namespaces)
+
+    async def query(self, query: MemoryQuery) -> tuple[MemoryHit, ...]:
+        """See `MemoryRepository.query`. Answered from the index; each hit is checked against its text."""
+        return await self._read(self._reads.query, query)
+
+    async def snapshot_namespace(self, request: SnapshotRequest) -> NamespaceSnapshot:
+        """See `MemoryRepository.snapshot_namespace`. Checks every row and the recorded sums."""
+        return await self._read(self._reads.snapshot, request)
+
+    async def namespace_change_token(self, namespace: MemoryNamespace) -> NamespaceChangeToken:
+        """See `MemoryRepository.namespace_change_token`."""
+        return await self._read(self._reads.change_token, namespace)
+
+    async def usage_summary(self, namespace: MemoryNamespace, node_id: str) -> UsageSummary:
+        """See `MemoryRepository.usage_summary`."""
+        return await self._read(self._reads.usage_summary, namespace, check_node_id(node_id))
+
+    async def access_events(
+        self,
+        namespace: MemoryNamespace,
+        node_id: str | None = None,
+        after: AccessCursor = 0,
+        limit: int = DEFAULT_PAGE_LIMIT,
+    ) -> AccessPage:
+        """See `MemoryRepository.access_events`."""
+        check_page_limit("accessEvents.limit", limit)
+        wanted = None if node_id is None else check_node_id(node_id)
+        return await self._read(self._reads.access_events, namespace, wanted, after, limit)
+
+    # -- beyond the protocol -------------------------------------------------------------------------
+
+    async def verify(self) -> tuple[Finding, ...]:
+        """Check the whole file: pages, digests, sums, histories, graph rules, lexical index, audit counts.
+
+        Returns:
+            What is damaged; nothing when all is well. Reads only.
+        """
+        return await self._read(verify_file, self._writer.codec, check_cancelled)
+
+    async def log(self, after: LogCursor | None = None, limit: int = DEFAULT_PAGE_LIMIT) -> LogPage:
+        """Return a page of all change sets and access events of the file, in the order they came."""
+        check_page_limit("log.limit", limit)
+        return await self._read(read_log, after or LogCursor(), limit)
+
+
+def _check_type(field: str, value: object, kind: type) -> None:
+    if not isinstance(value, kind):
+        raise InvalidInput(field, f"must be a {kind.__name__}, not {type(value).__name__}")
+
+
+@asynccontextmanager
+async def open_sqlite_repository(
+    path: str | PathLike[str],
+    *,
+    create: bool = True,
+    synchronous: Literal["FULL", "EXTRA", "NORMAL"] = "FULL",
+    capacity: int = 1024,
+    settle: float = 5.0,
+    write_runner: BlockingRunner | None = None,
+    read_runner: BlockingRunner | None = None,
+    vfs: str | None = None,
+) -> AsyncIterator[SqliteMemoryRepository]:
+    """Open (and by default make) a repository file for the length of the block.
+
+    Leaving the block lets queued writes settle for up to `settle` seconds, then closes; later calls raise
+    `RepositoryClosed`. Several processes, and several opens in one process, may use the same file.
+
+    Args:
+        path: the file; a new one and its folder get modes 0600 and 0700.
+        create: make the file when it is missing.
+        synchronous: SQLite's setting. FULL (default) syncs each commit; NORMAL can lose the last commits of
+            a power cut, though never tear them.
+        capacity: how many writes may wait before callers are held back.
+        settle: total deadline of the close, in seconds.
+        write_runner: seam for blocking writes; by default one thread.
+        read_runner: seam for blocking reads; by default three threads.
+        vfs: another SQLite VFS than the page-checksum one, for fault injection.
+
+    Raises:
+        Persistence: the file cannot be opened or made, is no repository, or is from a newer release.
+        RepositoryLocked: another process holds it for more than ten seconds.
+        Corruption: a page is damaged.
+
+    Cancellation: before the block it leaves nothing open; a file that was just made stays.
+    """
+    file = Path(path)
+    writes = write_runner or ThreadRunner("a3s-sqlite-write")
+    reads = read_runner or ThreadRunner("a3s-sqlite-read", _READERS)
+    mailbox: Mailbox[WriteRequest, ChangeSetResult | None] = Mailbox("sqlite repository", capacity, RepositoryClosed)
+    pool = _ReaderPool(file, vfs)
+    writer = await writes.run(_open_writer, file, create, synchronous, vfs)
+    repository = SqliteMemoryRepository(file, writer, mailbox, pool, reads)
+
+    async def serve() -> None:
+        while True:
+            batch = await mailbox.receive(_MAX_BATCH)
+            outcomes = await writes.run(writer.commit, [request.message for request in batch])
+            for request, result in zip(batch, outcomes, strict=True):
+                try:
+                    value = result.unwrap()
+                except Exception as error:  # noqa: BLE001 - it is the caller's, and goes there
+                    request.fail(error)
+                else:
+                    request.succeed(value)
+
+    try:
+        async with open_actor("sqlite repository", serve, mailbox=mailbox, settle=settle):
+            yield repository
+    finally:
+        repository._closed = True
+        # Closing may checkpoint the WAL; it must happen even when the block was cancelled. Bounded by the
+        # one checkpoint that it can be.
+        with trio.CancelScope(shield=True):
+            await writes.run(_close, writer, pool)
+
+
+def _close(writer: Writer, pool: _ReaderPool) -> None:
+    pool.close()
+    try:
+        with storage_errors("close"):
+            writer.db.close()
+    except Persistence as error:
+        # All commits are durable already; what failed is tidying up the WAL.
+        _log.warning("sqlite_close_failed", error=str(error))
+
+
+def _open_writer(path: Path, create: bool, synchronous: str, vfs: str | None) -> Writer:
+    if synchronous not in {"FULL", "EXTRA", "NORMAL"}:
+        raise InvalidInput("synchronous", "must be FULL, EXTRA or NORMAL")
+    with storage_errors("open"):
+        if not path.exists() and not create:
+            raise Persistence("open", "there is no such file; make it with create=True, or correct the path")
+        if create:
+            create_if_missing(path)
+        db = connect(path, synchronous=synchronous, vfs=vfs)
+        try:
+            version = schema_version(db)
+            if version < SCHEMA_VERSION or read_meta(db, "tokenizer") != fingerprint():
+                _bring_up_to_date(db)
+            key = read_meta(db, "file_key")
+            assert isinstance(key, bytes)
+            return Writer(db, RowCodec(key))
+        except BaseException:
+            db.close()
+            raise
+
+
+def _bring_up_to_date(db: apsw.Connection) -> None:
+    # Another process may have been faster: everything is looked at again inside the transaction.
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        migrate(db)
+        if read_meta(db, "tokenizer") != fingerprint():
+            _rebuild_index(db)
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+
+
+def _rebuild_index(db: apsw.Connection) -> None:
+    """Tokenise every text anew, after the tokenizer changed."""
+    key = read_meta(db, "file_key")
+    assert isinstance(key, bytes)
+    codec = RowCodec(key)
+    for (ns,) in db.execute("SELECT ns FROM namespace").fetchall():
+        lexical_index.clear(db, ns)
+        ids = db.execute("SELECT id FROM head WHERE ns = ? ORDER BY seq", (ns,)).fetchall()
+        # Numbers start again at 0: move the old ones out of the way of the unique index.
+        db.execute("UPDATE head SET seq = -1 - seq WHERE ns = ?", (ns,))
+        for (node_id,) in ids:
+            row = read_head_row(db, ns, node_id)
+            assert row is not None
+            head = codec.read_head(ns, node_id, row)
+            seq = lexical_index.add(
+                db,
+                ns,
+                lexical_index.hash_tokens(tokens(head.content), key),
+                status=row.status,
+                kind=row.kind,
+                updated_ns=index_time(head.updated_at),
+            )
+            db.execute("UPDATE head SET seq = ? WHERE ns = ? AND id = ?", (seq, ns, node_id))
+    db.execute("UPDATE meta SET value = ? WHERE name = 'tokenizer'", (fingerprint(),))
