@@ -11,8 +11,6 @@ from pathlib import Path
 import apsw
 import pytest
 import trio
-from a3s_backends.sqlite import LogCursor, SqliteMemoryRepository, connection, open_sqlite_repository, schema
-from a3s_backends.sqlite import repository as repository_module
 
 from a3s_actors.memory import (
     AccessEvent,
@@ -41,6 +39,8 @@ from a3s_actors.memory import (
     SnapshotRequest,
     Timestamp,
 )
+from a3s_backends.sqlite import LogCursor, SqliteMemoryRepository, connection, open_sqlite_repository, schema
+from a3s_backends.sqlite import repository as repository_module
 
 NS = MemoryNamespace("tenant", "principal", "scope")
 AT = Timestamp.parse("2026-01-02T03:04:05Z")
@@ -221,7 +221,7 @@ trio.run(main, sys.argv[1], sys.argv[2])
 """
     root = Path(__file__).resolve().parents[1]
     children = [
-        subprocess.Popen([sys.executable, "-c", program, str(path), str(number)], cwd=root)  # noqa: ASYNC220
+        subprocess.Popen([sys.executable, "-c", program, str(path), str(number)], cwd=root)
         for number in range(8)
     ]
     assert [await trio.to_thread.run_sync(child.wait) for child in children] == [0] * 8
@@ -239,7 +239,7 @@ async def test_waiting_writes_share_a_transaction_and_each_gets_its_own_outcome(
         async def write(key: str, *operations: object) -> None:
             try:
                 outcomes[key] = (await repository.apply(change(key, *operations))).nodes[0].id
-            except Exception as error:  # noqa: BLE001
+            except Exception as error:
                 outcomes[key] = type(error)
 
         blocker = connection.connect(path)
@@ -354,31 +354,30 @@ async def test_a_cancelled_read_ends_soon_and_the_next_one_works(path: Path) -> 
 async def test_closing_wakes_waiting_writers_with_a_typed_error(path: Path) -> None:
     outcomes: list[object] = []
     blocker: apsw.Connection | None = None
-    async with trio.open_nursery() as nursery:
-        async with open_sqlite_repository(path, settle=0.2) as repository:
-            blocker = connection.connect(path)
-            blocker.execute("BEGIN IMMEDIATE")
+    async with trio.open_nursery() as nursery, open_sqlite_repository(path, settle=0.2) as repository:
+        blocker = connection.connect(path)
+        blocker.execute("BEGIN IMMEDIATE")
 
-            async def write(key: str) -> None:
-                try:
-                    await repository.apply(change(key, create(key)))
-                    outcomes.append("stored")
-                except RepositoryClosed:
-                    outcomes.append("closed")
+        async def write(key: str) -> None:
+            try:
+                await repository.apply(change(key, create(key)))
+                outcomes.append("stored")
+            except RepositoryClosed:
+                outcomes.append("closed")
 
-            nursery.start_soon(write, "running")
-            await trio.testing.wait_all_tasks_blocked(0.05)
-            nursery.start_soon(write, "queued")
-            await trio.testing.wait_all_tasks_blocked(0.05)
+        nursery.start_soon(write, "running")
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        nursery.start_soon(write, "queued")
+        await trio.testing.wait_all_tasks_blocked(0.05)
 
-            async def release() -> None:
-                while "closed" not in outcomes:
-                    await trio.sleep(0.01)
-                assert blocker is not None
-                blocker.execute("ROLLBACK")
-                blocker.close()
+        async def release() -> None:
+            while "closed" not in outcomes:
+                await trio.sleep(0.01)
+            assert blocker is not None
+            blocker.execute("ROLLBACK")
+            blocker.close()
 
-            nursery.start_soon(release)
+        nursery.start_soon(release)
     assert "closed" in outcomes
     with pytest.raises(RepositoryClosed):
         await repository.apply(change("late", create("late")))
@@ -413,7 +412,7 @@ async def test_no_text_of_a_memory_is_stored_in_the_index(path: Path) -> None:
     tables = [row[0] for row in db.execute("SELECT name FROM sqlite_schema WHERE name GLOB 'lex_*' AND type = 'table'")]
     assert len(tables) >= 4
     for table in tables:
-        for row in db.execute(f"SELECT * FROM {table}"):  # noqa: S608
+        for row in db.execute(f"SELECT * FROM {table}"):
             assert all(CANARY.encode() not in (v if isinstance(v, bytes) else str(v).encode()) for v in row)
     db.close()
 

@@ -360,9 +360,12 @@ def _rebuild_index(db: apsw.Connection) -> None:
     key = read_meta(db, "file_key")
     assert isinstance(key, bytes)
     codec = RowCodec(key)
-    for (ns,) in db.execute("SELECT ns FROM namespace").fetchall():
+    namespaces: list[tuple[int]] = db.execute("SELECT ns FROM namespace").fetchall()  # type: ignore[assignment]
+    for (ns,) in namespaces:
         lexical_index.clear(db, ns)
-        ids = db.execute("SELECT id FROM head WHERE ns = ? ORDER BY seq", (ns,)).fetchall()
+        ids: list[tuple[str]] = db.execute(  # type: ignore[assignment]
+            "SELECT id FROM head WHERE ns = ? ORDER BY seq", (ns,)
+        ).fetchall()
         # Numbers start again at 0: move the old ones out of the way of the unique index.
         db.execute("UPDATE head SET seq = -1 - seq WHERE ns = ?", (ns,))
         for (node_id,) in ids:

@@ -54,11 +54,12 @@ def _findings(db: apsw.Connection, codec: RowCodec, check: Callable[[], None]) -
     try:
         for (line,) in db.execute("PRAGMA integrity_check(20)").fetchall():
             if line != "ok":
-                yield Finding("database file", line)
+                yield Finding("database file", str(line))
     except apsw.Error as error:
         yield Finding("database file", f"a page cannot be read ({type(error).__name__})")
         return
-    for ns, token in db.execute("SELECT ns, token FROM namespace ORDER BY ns").fetchall():
+    namespaces: list[tuple[int, int]] = db.execute("SELECT ns, token FROM namespace ORDER BY ns").fetchall()  # type: ignore[assignment]
+    for ns, token in namespaces:
         yield from _Namespace(db, codec, ns, check).findings(token)
     yield from _orphans(db)
 
@@ -124,7 +125,7 @@ class _Namespace:
             raise Corruption(f"namespace {self.ns}, node {head.id!r}", "its columns differ from its text")
 
     def _check_past(self, head: NodeHead, row: HeadRow) -> None:
-        past = self.db.execute(
+        past: list[tuple[bytes, int]] = self.db.execute(  # type: ignore[assignment]
             "SELECT digest, length(json) FROM rev WHERE ns = ? AND id = ?", (self.ns, head.id)
         ).fetchall()
         digests = add_digests(ZERO_DIGESTS, *(digest for digest, _ in past))
