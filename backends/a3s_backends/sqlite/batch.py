@@ -63,9 +63,13 @@ class Writer:
         return outcomes
 
     def _perform(self, request: WriteRequest) -> WriteOutcome:
+        before = self.db.total_changes()
         try:
             return outcome.Value(perform(self.db, self.codec, request))
         except MemoryRepositoryError as error:
+            # `writing` refuses before it writes. Were that ever broken, half a write must not be committed.
+            if self.db.total_changes() != before:
+                raise RuntimeError("a refused write had written; the transaction is rolled back") from error
             return outcome.Error(error)
 
     def _alone(self, request: WriteRequest) -> WriteOutcome:

@@ -93,6 +93,8 @@ class _ReaderPool:
                 self._give_back(db)
 
     def _take(self) -> apsw.Connection:
+        if self._closed:
+            raise RepositoryClosed("closed")
         try:
             return self._idle.pop()
         except IndexError:

@@ -104,18 +104,18 @@ def apply_change_set(db: apsw.Connection, codec: RowCodec, request: ApplyRequest
         return codec.read_head(ns, node_id, row)
 
     staged = stage(change_set, lookup)
+    # The whole nodes of the result, put together before the first write: reading may find damage.
+    nodes = []
+    for node in staged:
+        past: tuple[NodeRevision, ...] = ()
+        if node.before is not None and ns is not None:
+            past = read_node(db, codec, ns, node.before).history
+        nodes.append(node.head.with_history(past + tuple(state.as_revision() for state in node.became_history)))
     if ns is None:
         ns = _new_namespace(db, change_set.namespace)
-    nodes = []
     tally = _Tally()
     for node in staged:
         _store(db, codec, ns, node, rows.get(node.head.id), tally)
-        # A node that was just created has no history in the file: its result needs no read.
-        if node.before is None:
-            past: tuple[NodeRevision, ...] = tuple(state.as_revision() for state in node.became_history)
-            nodes.append(node.head.with_history(past))
-        else:
-            nodes.append(read_node(db, codec, ns, node.head))
     tally.store(db, ns)
     db.execute("UPDATE namespace SET token = token + 1 WHERE ns = ?", (ns,))
     changed = msgspec.json.encode([(node.head.id, node.head.revision) for node in staged]).decode()

@@ -1,0 +1,1 @@
+"""Evaluations and benchmarks. `python -m evals` is the door."""
