@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Sized
-from typing import Any, ClassVar, Union
+from typing import Any, ClassVar
 
 import attrs
 
@@ -145,7 +145,7 @@ class SetStatus:
     status: MemoryStatus = attrs.field(kw_only=True, validator=instance_of("operation.status", MemoryStatus))
 
 
-MemoryOperation = Union[Create, Activate, Corroborate, Revise, AddRelation, RemoveRelation, SetStatus]
+MemoryOperation = Create | Activate | Corroborate | Revise | AddRelation | RemoveRelation | SetStatus
 OPERATION_TYPES: tuple[type[Any], ...] = (
     Create,
     Activate,

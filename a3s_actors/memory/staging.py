@@ -7,7 +7,7 @@ the graph, and returns the new heads. A backend then stores them in one step, or
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Union
+from typing import Any
 
 import attrs
 
@@ -58,7 +58,7 @@ __all__ = ["HeadLookup", "StagedNode", "check_graph", "stage"]
 HeadLookup = Callable[[str], "NodeHead | None"]
 """Reads the current head of a node in the change set's namespace, None where there is none."""
 
-_Change = Union[Activate, Corroborate, Revise, AddRelation, RemoveRelation, SetStatus]
+_Change = Activate | Corroborate | Revise | AddRelation | RemoveRelation | SetStatus
 
 
 @attrs.frozen(kw_only=True)

@@ -6,7 +6,7 @@ import datetime as dt
 import functools
 import re
 import time
-from typing import Any, Union
+from typing import Any
 
 import attrs
 
@@ -157,7 +157,7 @@ class Timestamp:
         return f"Timestamp({self})"
 
 
-TimeLike = Union[Timestamp, dt.datetime, str]
+TimeLike = Timestamp | dt.datetime | str
 """What may stand where an instant is wanted."""
 
 
