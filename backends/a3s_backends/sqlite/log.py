@@ -39,27 +39,34 @@ def read_log(db: apsw.Connection, after: LogCursor, limit: int) -> LogPage:
     """
     records: list[MemoryChangeSet | AccessRecord] = []
     change_no, access_no = after.change_no, after.access_no
+    changes = db.execute("SELECT no, payload FROM change WHERE no > ? ORDER BY no", (change_no,))
+    events = db.execute(
+        "SELECT change_no, tenant, principal, scope, no, kind, access.id, usage.id, rev, at, context"
+        " FROM access JOIN usage USING (node) JOIN namespace ON namespace.ns = access.ns"
+        " WHERE no > ? ORDER BY no",
+        (access_no,),
+    )
+    event, change = next(events, None), next(changes, None)
     while len(records) < limit:
-        # Events that came after the change set in hand, then the next change set.
-        row = db.execute(
-            "SELECT tenant, principal, scope, no, kind, access.id, usage.id, rev, at, context"
-            " FROM access JOIN usage USING (node) JOIN namespace ON namespace.ns = access.ns"
-            " WHERE no > ? AND change_no <= ? ORDER BY no LIMIT 1",
-            (access_no, change_no),
-        ).fetchone()
-        if row is not None:
-            record = access_record(MemoryNamespace(*row[:3]), row[3:])
-            access_no = record.place
+        # Events that came before the next change set go first.
+        if event is not None and (change is None or event[0] < change[0]):
+            record = access_record(MemoryNamespace(*event[1:4]), event[4:])
             records.append(record)
-            continue
-        change = db.execute("SELECT no, payload FROM change WHERE no > ? ORDER BY no LIMIT 1", (change_no,)).fetchone()
-        if change is None:
-            return LogPage(records=tuple(records), next_after=None)
-        change_no = change[0]
-        if change[1] is None:
-            continue  # purged
-        try:
-            records.append(decode(change[1], MemoryChangeSet))
-        except MemoryRepositoryError:
-            raise Corruption(f"change set number {change_no}", "its stored form is damaged") from None
-    return LogPage(records=tuple(records), next_after=LogCursor(change_no, access_no))
+            access_no = record.place
+            event = next(events, None)
+        elif change is not None:
+            change_no, payload = change
+            if payload is not None:  # else it was purged
+                records.append(_change_set(change_no, payload))
+            change = next(changes, None)
+        else:
+            break
+    more = event is not None or change is not None
+    return LogPage(records=tuple(records), next_after=LogCursor(change_no, access_no) if more else None)
+
+
+def _change_set(number: int, payload: bytes) -> MemoryChangeSet:
+    try:
+        return decode(payload, MemoryChangeSet)
+    except MemoryRepositoryError:
+        raise Corruption(f"change set number {number}", "its stored form is damaged") from None
