@@ -16,7 +16,7 @@ from a3s_actors.memory import MemoryRelation, MemoryStatus, RelationKind, Snapsh
 from tests.killed_writer import NS, opened
 
 ROOT = Path(__file__).resolve().parents[1]
-ROUNDS = 5
+ROUNDS = 3
 
 
 def run_and_kill(backend: str, path: Path, seed: int, seconds: float) -> list[str]:
