@@ -7,13 +7,15 @@ and changes nothing, `commit_*` cannot fail.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
-from a3s_actors.memory.codec import canonical_change_set, node_json
+from a3s_actors.memory.codec import canonical_change_set, equality_digest, node_json
 from a3s_actors.memory.errors import (
     AdmissionNotAllowed,
+    ChangeSetPurged,
     IdempotencyConflict,
     InvalidInput,
     NodeNotFound,
@@ -21,6 +23,15 @@ from a3s_actors.memory.errors import (
 )
 from a3s_actors.memory.lexical import coverage, tokens
 from a3s_actors.memory.operations import ChangeSetResult, MemoryChangeSet
+from a3s_actors.memory.purge import (
+    MemoryPurge,
+    PurgedChangeSet,
+    PurgePlan,
+    PurgeReceipt,
+    keyed_digest,
+    plan_purge,
+    purge_json,
+)
 from a3s_actors.memory.ranking import hit_order, recency_order
 from a3s_actors.memory.reads import (
     AccessCursor,
@@ -49,7 +60,7 @@ from a3s_actors.memory.values import (
     UsageSummary,
 )
 
-__all__ = ["PreparedApply", "PreparedEvent", "ReferenceState", "check_access"]
+__all__ = ["PreparedApply", "PreparedEvent", "PreparedPurge", "ReferenceState", "check_access"]
 
 
 @attrs.define(eq=False)
@@ -57,6 +68,8 @@ class _Namespace:
     heads: dict[str, NodeHead] = attrs.Factory(dict)
     history: dict[str, list[NodeRevision]] = attrs.Factory(dict)
     applied: dict[str, tuple[MemoryChangeSet, tuple[tuple[str, int], ...]]] = attrs.Factory(dict)
+    erased: dict[str, str] = attrs.Factory(dict)  # keys of erased change sets, with their keyed digests
+    purges: dict[str, tuple[bytes, PurgeReceipt]] = attrs.Factory(dict)
     usage: dict[str, UsageSummary] = attrs.Factory(dict)
     events: dict[tuple[AccessKind, str], AccessEvent] = attrs.Factory(dict)
     sequence: int = 0
@@ -76,6 +89,16 @@ class PreparedApply:
 
 
 @attrs.frozen
+class PreparedPurge:
+    """A decided purge: either the stored receipt of a replay, or what a commit will do."""
+
+    purge: MemoryPurge
+    receipt: PurgeReceipt
+    replay: bool
+    plan: PurgePlan
+
+
+@attrs.frozen
 class PreparedEvent:
     """A decided access event; `novel` is False for an exact replay."""
 
@@ -87,9 +110,16 @@ class PreparedEvent:
 class ReferenceState:
     """All namespaces of one repository, in memory. Synchronous; callers serialise writes."""
 
-    def __init__(self) -> None:
+    def __init__(self, key: bytes | None = None) -> None:
+        """Make an empty state.
+
+        Args:
+            key: the secret under which purge keeps digests, 16 to 64 bytes; by default a fresh random one.
+        """
+        self.key = secrets.token_bytes(32) if key is None else key
         self._spaces: dict[MemoryNamespace, _Namespace] = {}
         self._records: list[AccessRecord] = []
+        self._next_place = 1
 
     # -- change sets ---------------------------------------------------------------------------------
 
@@ -98,6 +128,7 @@ class ReferenceState:
 
         Raises:
             IdempotencyConflict: the key was used with other values.
+            ChangeSetPurged: the change set of that key was erased.
             MemoryRepositoryError: whatever `stage` refuses; LimitExceeded over 16 MiB of canonical JSON.
         """
         canonical_change_set(change_set)
@@ -107,6 +138,9 @@ class ReferenceState:
             if known[0] != change_set:
                 raise IdempotencyConflict(change_set.idempotency_key)
             return PreparedApply(change_set, self._result(space, change_set, known[1]), ())
+        erased = space.erased.get(change_set.idempotency_key)
+        if erased is not None:
+            raise ChangeSetPurged(change_set.idempotency_key, erased)
         return PreparedApply(change_set, None, stage(change_set, space.heads.get))
 
     def commit_apply(self, prepared: PreparedApply) -> ChangeSetResult:
@@ -170,11 +204,84 @@ class ReferenceState:
         else:
             usage = attrs.evolve(usage, uses=usage.uses + 1)
         space.usage[event.node_id] = usage
-        self._records.append(AccessRecord(kind=prepared.kind, event=event, place=len(self._records) + 1))
+        self._records.append(AccessRecord(kind=prepared.kind, event=event, place=self._next_place))
+        self._next_place += 1
 
     def record(self, kind: AccessKind, event: AccessEvent) -> None:
         """Prepare and commit an access event in one step. Raises as `prepare_event`."""
         self.commit_event(self.prepare_event(kind, event))
+
+    # -- purge ---------------------------------------------------------------------------------------
+
+    def prepare_purge(self, purge: MemoryPurge) -> PreparedPurge:
+        """Decide a purge; nothing changes.
+
+        Raises:
+            IdempotencyConflict: the key was used with other values.
+            NodeNotFound, InvalidInput: see `plan_purge`.
+        """
+        space = self._spaces.get(purge.namespace, _EMPTY)
+        digest = keyed_digest(self.key, purge_json(purge).encode())
+        known = space.purges.get(purge.idempotency_key)
+        nothing = PurgePlan(doomed=(), neighbours=())
+        if known is not None:
+            if known[0] != digest:
+                raise IdempotencyConflict(purge.idempotency_key)
+            return PreparedPurge(purge, known[1], replay=True, plan=nothing)
+        everything = purge.node_ids is None
+        ids = sorted(space.heads, key=str.encode) if purge.node_ids is None else purge.node_ids
+        plan = plan_purge(purge, ids, space.heads.get, self.key)
+        doomed = {head.id for head in plan.doomed}
+        erased = tuple(
+            PurgedChangeSet(key, f"blake2b:{keyed_digest(self.key, equality_digest(change_set)).hex()}")
+            for key, (change_set, changed) in space.applied.items()
+            if everything or any(node_id in doomed for node_id, _ in changed)
+        )
+        receipt = PurgeReceipt(
+            idempotency_key=purge.idempotency_key,
+            namespace=purge.namespace,
+            occurred_at=purge.occurred_at,
+            reason=purge.reason,
+            nodes=len(doomed),
+            revisions=sum(head.revision for head in plan.doomed),
+            access_events=sum(1 for record in self._records if self._is_of(record, purge.namespace, doomed)),
+            change_sets=erased,
+            neighbours=tuple(node.head.id for node in plan.neighbours),
+            sequence=space.sequence + 1,
+        )
+        return PreparedPurge(purge, receipt, replay=False, plan=plan)
+
+    def commit_purge(self, prepared: PreparedPurge) -> PurgeReceipt:
+        """Make a prepared purge true and return its receipt. No other write may come between."""
+        if prepared.replay:
+            return prepared.receipt
+        purge = prepared.purge
+        space = self._spaces.setdefault(purge.namespace, _Namespace())
+        doomed = {head.id for head in prepared.plan.doomed}
+        for node_id in doomed:
+            del space.heads[node_id]
+            del space.history[node_id]
+            space.usage.pop(node_id, None)
+        for node in prepared.plan.neighbours:
+            space.history[node.head.id].extend(state.as_revision() for state in node.became_history)
+            space.heads[node.head.id] = node.head
+        for change_set in prepared.receipt.change_sets:
+            del space.applied[change_set.key]
+            space.erased[change_set.key] = change_set.digest
+        space.events = {name: event for name, event in space.events.items() if event.node_id not in doomed}
+        self._records = [record for record in self._records if not self._is_of(record, purge.namespace, doomed)]
+        space.sequence += 1
+        digest = keyed_digest(self.key, purge_json(purge).encode())
+        space.purges[purge.idempotency_key] = (digest, prepared.receipt)
+        return prepared.receipt
+
+    def purge(self, purge: MemoryPurge) -> PurgeReceipt:
+        """Prepare and commit in one step. Raises as `prepare_purge`."""
+        return self.commit_purge(self.prepare_purge(purge))
+
+    @staticmethod
+    def _is_of(record: AccessRecord, namespace: MemoryNamespace, doomed: set[str]) -> bool:
+        return record.event.namespace == namespace and record.event.node_id in doomed
 
     # -- reads ---------------------------------------------------------------------------------------
 
@@ -259,8 +366,8 @@ class ReferenceState:
         check_page_limit("accessEvents.limit", limit)
         found = (
             record
-            for record in self._records[max(after, 0) :]
-            if record.event.namespace == namespace and node_id in {None, record.event.node_id}
+            for record in self._records
+            if record.place > after and record.event.namespace == namespace and node_id in {None, record.event.node_id}
         )
         return access_page(found, limit)
 

@@ -44,6 +44,7 @@ from a3s_actors.memory.transitions import (
     STATUS_TRANSITIONS,
 )
 from a3s_actors.memory.values import (
+    PURGED_PREFIX,
     EvidenceRef,
     MemoryNodeDraft,
     MemoryRelation,
@@ -140,6 +141,9 @@ class _View:
         if draft.created_at > self._at:
             raise InvalidInput("node.createdAt", "must not be later than the change set's occurredAt")
         _check_times(draft.evidence, self._at)
+        _check_not_reserved("node.id", draft.id)
+        for relation in draft.relations:
+            _check_not_reserved("relation.targetId", relation.target_id)
         if self.head(draft.id) is not None:
             raise NodeAlreadyExists(draft.id)
         _check_unique_uris(draft.id, draft.evidence)
@@ -220,6 +224,7 @@ class _View:
             if relation not in head.relations:
                 raise InvariantViolation(head.id, "the relation to remove is absent")
             return {"relations": tuple(item for item in head.relations if item != relation)}
+        _check_not_reserved("relation.targetId", relation.target_id)
         _check_not_to_itself(head.id, relation)
         if relation in head.relations:
             raise InvariantViolation(head.id, "the relation to add is present already")
@@ -276,6 +281,8 @@ def check_graph(head: NodeHead, lookup: HeadLookup) -> None:
     if required is not None and not head.has_relation(required):
         raise InvariantViolation(head.id, f"a {head.status.value} memory needs a {required.value} relation")
     for relation in head.relations:
+        if relation.target_id.startswith(PURGED_PREFIX):
+            continue  # the mark of an erased node: it names nobody, and nobody points back
         target = lookup(relation.target_id)
         if target is None:
             raise RelationTargetNotFound(head.id, relation.target_id)
@@ -299,6 +306,11 @@ def _check_times(evidence: Sequence[EvidenceRef], at: Timestamp) -> None:
 def _check_unique_uris(node_id: str, evidence: Sequence[EvidenceRef]) -> None:
     if len({item.uri for item in evidence}) != len(evidence):
         raise InvariantViolation(node_id, "evidence uris must be unique within a node; new evidence has a new uri")
+
+
+def _check_not_reserved(field: str, node_id: str) -> None:
+    if node_id.startswith(PURGED_PREFIX):
+        raise InvalidInput(field, f"must not begin with {PURGED_PREFIX}, which marks erased nodes")
 
 
 def _check_not_to_itself(node_id: str, relation: MemoryRelation) -> None:

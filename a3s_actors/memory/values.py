@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator, Mapping, Sized
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -105,6 +105,9 @@ class AccessKind(enum.Enum):
     ADMISSION = "admission"
     USE = "use"
 
+
+PURGED_PREFIX: Final = "a3s-purged-"
+"""How the ids of purge marks begin; no node can have such an id, and no change set can relate to one."""
 
 EVIDENCE_ORDER = {kind: place for place, kind in enumerate(EvidenceKind)}
 RELATION_ORDER = {kind: place for place, kind in enumerate(RelationKind)}
