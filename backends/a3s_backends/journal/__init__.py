@@ -1,0 +1,20 @@
+"""Memories in one append-only journal: the file format of the a3s-memory crate (V2), byte for byte.
+
+`repository` is the door; `format` is what a line is, `reading` how a file of lines is read, `file` who owns it and
+how it grows, `writing` how waiting writes become one synced append.
+"""
+
+from a3s_backends.journal.format import JournalEvent, JournalRecord, record_line
+from a3s_backends.journal.reading import JournalReader, TornTail, read_journal
+from a3s_backends.journal.repository import FileMemoryRepository, open_file_repository
+
+__all__ = [
+    "FileMemoryRepository",
+    "JournalEvent",
+    "JournalReader",
+    "JournalRecord",
+    "TornTail",
+    "open_file_repository",
+    "read_journal",
+    "record_line",
+]

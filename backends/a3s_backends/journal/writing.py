@@ -1,0 +1,112 @@
+"""How waiting writes become one synced append, and how a journal becomes a state again.
+
+There are two states. `ahead` is what the journal says once the batch in hand is written; the writer decides
+against it, in its thread. The published one is what readers see; it follows, in the trio thread, when the batch is
+durable. They share all values, so the second one costs its dictionaries only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import attrs
+import outcome
+
+from a3s_actors.memory.errors import MemoryRepositoryError, Persistence
+from a3s_actors.memory.operations import ChangeSetResult, MemoryChangeSet
+from a3s_actors.memory.reference import PreparedApply, PreparedEvent, ReferenceState
+from a3s_backends.journal.file import JournalFile
+from a3s_backends.journal.format import JournalRecord, record_line
+from a3s_backends.journal.reading import JournalReader
+
+__all__ = ["Prepared", "Writer", "publish", "replay"]
+
+Prepared = PreparedApply | PreparedEvent
+
+_CHECK_EVERY: Final = 256
+"""Records between two looks at whether the opening was cancelled."""
+
+
+@attrs.define(eq=False)
+class Writer:
+    """The writing side of a repository. Synchronous; used by one thread at a time."""
+
+    file: JournalFile
+    ahead: ReferenceState
+
+    def write(self, records: Sequence[JournalRecord]) -> list[outcome.Outcome[Prepared]]:
+        """Decide records in order, each on what those before it make, and write the new ones in one append.
+
+        When that append fails, every record of the batch has failed: what was decided rests on what is not
+        stored.
+
+        Returns:
+            For each record what to publish, or the error that refuses it.
+        """
+        try:
+            self.file.check_usable()
+            decided, lines = self._decide(records)
+            if lines:
+                self.file.append(b"".join(lines))
+        except Persistence as error:
+            return [outcome.Error(error) for _ in records]
+        return decided
+
+    def _decide(self, records: Sequence[JournalRecord]) -> tuple[list[outcome.Outcome[Prepared]], list[bytes]]:
+        decided: list[outcome.Outcome[Prepared]] = []
+        lines: list[bytes] = []
+        for record in records:
+            try:
+                prepared = _prepare(self.ahead, record)
+                if _is_novel(prepared):
+                    lines.append(record_line(record))
+                    publish(self.ahead, prepared)
+            except MemoryRepositoryError as error:
+                decided.append(outcome.Error(error))
+            else:
+                decided.append(outcome.Value(prepared))
+        return decided, lines
+
+
+def publish(state: ReferenceState, prepared: Prepared) -> ChangeSetResult | None:
+    """Make a decided record true and return what its caller gets."""
+    if isinstance(prepared, PreparedApply):
+        return state.commit_apply(prepared)
+    state.commit_event(prepared)
+    return None
+
+
+def replay(reader: JournalReader, states: Sequence[ReferenceState], check_cancelled: Callable[[], None]) -> None:
+    """Bring empty states to where a journal ends.
+
+    Args:
+        reader: at its beginning; it is exhausted.
+        states: all become equal.
+        check_cancelled: called now and then; what it raises ends the replay.
+
+    Raises:
+        Corruption: a line is damaged, repeats an earlier record, or breaks a rule.
+        Persistence: the file cannot be read.
+    """
+    for record in reader:
+        if reader.line % _CHECK_EVERY == 0:
+            check_cancelled()
+        try:
+            prepared = _prepare(states[0], record)
+        except MemoryRepositoryError as error:
+            raise reader.damaged(f"the record does not apply ({type(error).__name__})") from error
+        if not _is_novel(prepared):
+            raise reader.damaged("the record repeats an earlier one")
+        for state in states:
+            publish(state, prepared)
+
+
+def _prepare(state: ReferenceState, record: JournalRecord) -> Prepared:
+    if isinstance(record, MemoryChangeSet):
+        return state.prepare_apply(record)
+    return state.prepare_event(record.kind, record.event)
+
+
+def _is_novel(prepared: Prepared) -> bool:
+    return prepared.replay is None if isinstance(prepared, PreparedApply) else prepared.novel
