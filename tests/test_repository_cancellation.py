@@ -10,9 +10,6 @@ from typing import Any
 
 import pytest
 import trio
-from a3s_backends.in_memory import open_in_memory_repository
-from a3s_backends.journal import open_file_repository
-from a3s_backends.sqlite import open_sqlite_repository
 
 from a3s_actors.memory import (
     AccessEvent,
@@ -30,6 +27,9 @@ from a3s_actors.memory import (
     Timestamp,
 )
 from a3s_actors.testing.cancellation import CancelledCall, sweep_cancellation
+from a3s_backends.in_memory import open_in_memory_repository
+from a3s_backends.journal import open_file_repository
+from a3s_backends.sqlite import open_sqlite_repository
 
 NS = MemoryNamespace("tenant", "principal", "scope")
 AT = Timestamp.parse("2026-01-02T03:04:05Z")
@@ -81,9 +81,7 @@ READS: dict[str, Callable[[Any], Awaitable[object]]] = {
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-async def test_apply_is_all_or_nothing_at_every_step_and_a_retry_gives_the_result(
-    backend: str, tmp_path: Path
-) -> None:
+async def test_apply_is_all_or_nothing_at_every_step_and_a_retry_gives_the_result(backend: str, tmp_path: Path) -> None:
     keys = (f"k{number}" for number in itertools.count())
     current: list[MemoryChangeSet] = []
     async with opened(backend, tmp_path) as repository:

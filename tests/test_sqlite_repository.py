@@ -196,9 +196,7 @@ async def test_readers_do_not_wait_for_a_writer(path: Path) -> None:
             other.close()
 
 
-async def test_a_writer_that_waits_too_long_says_who_is_to_blame(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_writer_that_waits_too_long_says_who_is_to_blame(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "BUSY_SECONDS", 0.2)
     async with open_sqlite_repository(path) as repository:
         other = connection.connect(path)
@@ -221,8 +219,7 @@ trio.run(main, sys.argv[1], sys.argv[2])
 """
     root = Path(__file__).resolve().parents[1]
     children = [
-        subprocess.Popen([sys.executable, "-c", program, str(path), str(number)], cwd=root)
-        for number in range(8)
+        subprocess.Popen([sys.executable, "-c", program, str(path), str(number)], cwd=root) for number in range(8)
     ]
     assert [await trio.to_thread.run_sync(child.wait) for child in children] == [0] * 8
     async with open_sqlite_repository(path, create=False) as repository:
@@ -385,9 +382,7 @@ async def test_closing_wakes_waiting_writers_with_a_typed_error(path: Path) -> N
         await repository.namespaces()
 
 
-async def test_a_changed_tokenizer_rebuilds_the_index_at_opening(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_changed_tokenizer_rebuilds_the_index_at_opening(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with open_sqlite_repository(path) as repository:
         await repository.apply(change("k1", *(create(f"n{n}", f"train number{n}") for n in range(50))))
         revise = Revise(
@@ -440,9 +435,7 @@ async def test_verify_names_what_was_altered_behind_the_repositorys_back(path: P
             "a", expected_revision=1, content="about ships", mode=RevisionMode.CORRECTION, evidence=[evidence("c")]
         )
         await repository.apply(change("k2", revise))
-        await repository.record_use(
-            AccessEvent(id="e", namespace=NS, node_id="a", node_revision=1, occurred_at=AT)
-        )
+        await repository.record_use(AccessEvent(id="e", namespace=NS, node_id="a", node_revision=1, occurred_at=AT))
         assert await repository.verify() == ()
     db = connection.connect(path)
     db.execute(statement)
@@ -533,10 +526,16 @@ async def test_an_event_id_of_the_engines_own_form_round_trips(path: Path) -> No
 async def test_an_oversized_change_set_is_refused_before_anything_is_queued(path: Path) -> None:
     big = "x" * 65_536
     operations = [create("n", big)] + [
-        Revise("n", expected_revision=1, content=big, mode=RevisionMode.CORRECTION, evidence=[
-            EvidenceRef(uri=f"u{n}-{m}" + "y" * 2000, digest="d" * 250, kind=EvidenceKind.MANUAL, occurred_at=AT)
-            for m in range(60)
-        ])
+        Revise(
+            "n",
+            expected_revision=1,
+            content=big,
+            mode=RevisionMode.CORRECTION,
+            evidence=[
+                EvidenceRef(uri=f"u{n}-{m}" + "y" * 2000, digest="d" * 250, kind=EvidenceKind.MANUAL, occurred_at=AT)
+                for m in range(60)
+            ],
+        )
         for n in range(100)
     ]
     async with open_sqlite_repository(path) as repository:

@@ -1,8 +1,8 @@
 """The memory kernel: values, rules, reads and the `MemoryRepository` protocol. Pure; no I/O.
 
 Modules, each importing only those above it:
-errors, timestamps, lexical / values, operations / reads, codec, decoding, transitions / staging, snapshot,
-ranking / reference, repository. It knows no model, session, prompt or transport.
+errors, timestamps, lexical / values, operations / reads, codec, transitions / staging, purge / decoding,
+snapshot, ranking / reference, repository. It knows no model, session, prompt or transport.
 """
 
 from __future__ import annotations
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from a3s_actors.memory.operations import Revise as Revise
     from a3s_actors.memory.operations import RevisionMode as RevisionMode
     from a3s_actors.memory.operations import SetStatus as SetStatus
+    from a3s_actors.memory.purge import MemoryPurge as MemoryPurge
+    from a3s_actors.memory.purge import PurgedChangeSet as PurgedChangeSet
+    from a3s_actors.memory.purge import PurgeReceipt as PurgeReceipt
     from a3s_actors.memory.reads import AccessPage as AccessPage
     from a3s_actors.memory.reads import AccessRecord as AccessRecord
     from a3s_actors.memory.reads import HistoryPage as HistoryPage
@@ -83,6 +86,7 @@ _HOMES = {
         "Activate AddRelation ChangeSetResult Corroborate Create MemoryChangeSet MemoryOperation RemoveRelation "
         "Revise RevisionMode SetStatus"
     ),
+    "purge": "MemoryPurge PurgeReceipt PurgedChangeSet",
     "reads": ("AccessPage AccessRecord HistoryPage MemoryHit MemoryQuery NamespaceChangeToken NodePage ScanRequest"),
     "reference": "ReferenceState",
     "repository": "MemoryRepository",

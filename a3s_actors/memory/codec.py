@@ -51,6 +51,7 @@ __all__ = [
     "change_set_json",
     "draft_json",
     "equality_digest",
+    "evidence_json",
     "float_json",
     "head_json",
     "namespace_json",
@@ -103,7 +104,8 @@ def namespace_json(namespace: MemoryNamespace) -> str:
     )
 
 
-def _evidence_json(item: EvidenceRef) -> str:
+def evidence_json(item: EvidenceRef) -> str:
+    """Return a piece of evidence's canonical JSON."""
     return (
         f'{{"uri":{string_json(item.uri)},"digest":{string_json(item.digest)},"kind":"{item.kind.value}"'
         f',"occurredAt":"{item.occurred_at}"}}'
@@ -115,7 +117,7 @@ def _relation_json(item: MemoryRelation) -> str:
 
 
 def _evidences_json(items: Iterable[EvidenceRef]) -> str:
-    return f"[{','.join(map(_evidence_json, items))}]"
+    return f"[{','.join(map(evidence_json, items))}]"
 
 
 def _labels_json(labels: Labels) -> str:

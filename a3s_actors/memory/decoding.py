@@ -23,6 +23,7 @@ from a3s_actors.memory.operations import (
     MemoryOperation,
     RevisionMode,
 )
+from a3s_actors.memory.purge import MemoryPurge, PurgedChangeSet, PurgeReceipt
 from a3s_actors.memory.timestamps import Timestamp
 from a3s_actors.memory.values import (
     AccessEvent,
@@ -147,7 +148,13 @@ def _build_converter() -> cattrs.Converter:
         return by_tag[tag](value, None)
 
     converter.register_structure_hook(MemoryOperation, operation_hook)
-    for outer, outer_prefix in ((MemoryChangeSet, "changeSet"), (ChangeSetResult, "result")):
+    for outer, outer_prefix in (
+        (MemoryChangeSet, "changeSet"),
+        (ChangeSetResult, "result"),
+        (MemoryPurge, "purge"),
+        (PurgedChangeSet, "purgedChangeSet"),
+        (PurgeReceipt, "purgeReceipt"),
+    ):
         converter.register_structure_hook(outer, _class_hook(converter, outer, outer_prefix))
     return converter
 

@@ -19,7 +19,7 @@ import attrs
 
 from a3s_actors.memory import limits
 from a3s_actors.memory._checks import check_text, instance_of, text
-from a3s_actors.memory.codec import namespace_json, string_json
+from a3s_actors.memory.codec import evidence_json, namespace_json, string_json
 from a3s_actors.memory.errors import InvalidInput, NodeNotFound
 from a3s_actors.memory.staging import HeadLookup, StagedNode
 from a3s_actors.memory.timestamps import Timestamp, to_timestamp
@@ -33,7 +33,16 @@ from a3s_actors.memory.values import (
     RevisionKind,
 )
 
-__all__ = ["MemoryPurge", "PurgePlan", "PurgeReceipt", "PurgedChangeSet", "keyed_digest", "plan_purge", "purge_json"]
+__all__ = [
+    "MemoryPurge",
+    "PurgePlan",
+    "PurgeReceipt",
+    "PurgedChangeSet",
+    "keyed_digest",
+    "plan_purge",
+    "purge_json",
+    "receipt_json",
+]
 
 
 def to_node_ids(value: Iterable[str] | None) -> tuple[str, ...] | None:
@@ -187,9 +196,21 @@ def keyed_digest(key: bytes, data: bytes) -> bytes:
 def purge_json(purge: MemoryPurge) -> str:
     """Return a purge's JSON, on which its idempotency rests; node ids included, so keep only digests of it."""
     ids = "null" if purge.node_ids is None else f"[{','.join(map(string_json, purge.node_ids))}]"
-    reason = purge.reason
     return (
         f'{{"idempotencyKey":{string_json(purge.idempotency_key)},"namespace":{namespace_json(purge.namespace)}'
-        f',"nodeIds":{ids},"reason":{{"uri":{string_json(reason.uri)},"digest":{string_json(reason.digest)}'
-        f',"kind":"{reason.kind.value}","occurredAt":"{reason.occurred_at}"}},"occurredAt":"{purge.occurred_at}"}}'
+        f',"nodeIds":{ids},"reason":{evidence_json(purge.reason)},"occurredAt":"{purge.occurred_at}"}}'
+    )
+
+
+def receipt_json(receipt: PurgeReceipt) -> str:
+    """Return a receipt's JSON, as backends store it (`bytes_pending` is not stored: it changes)."""
+    erased = ",".join(
+        f'{{"key":{string_json(item.key)},"digest":{string_json(item.digest)}}}' for item in receipt.change_sets
+    )
+    neighbours = ",".join(map(string_json, receipt.neighbours))
+    return (
+        f'{{"idempotencyKey":{string_json(receipt.idempotency_key)},"namespace":{namespace_json(receipt.namespace)}'
+        f',"occurredAt":"{receipt.occurred_at}","reason":{evidence_json(receipt.reason)},"nodes":{receipt.nodes}'
+        f',"revisions":{receipt.revisions},"accessEvents":{receipt.access_events},"changeSets":[{erased}]'
+        f',"neighbours":[{neighbours}],"sequence":{receipt.sequence}}}'
     )

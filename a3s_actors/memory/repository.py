@@ -7,6 +7,7 @@ from typing import Protocol, runtime_checkable
 
 from a3s_actors.memory.limits import DEFAULT_PAGE_LIMIT
 from a3s_actors.memory.operations import ChangeSetResult, MemoryChangeSet
+from a3s_actors.memory.purge import MemoryPurge, PurgeReceipt
 from a3s_actors.memory.reads import (
     AccessCursor,
     AccessPage,
@@ -72,6 +73,23 @@ class MemoryRepository(Protocol):
         Raises:
             IdempotencyConflict, NodeNotFound, InvalidInput: as for an admission.
             NodeRevisionNotFound: the node never had that revision.
+        """
+        ...
+
+    async def purge(self, purge: MemoryPurge) -> PurgeReceipt:
+        """Erase nodes (or everything in a namespace) for good: an operator's call; sessions never make it.
+
+        Content, histories, lexical entries, payloads of change sets and access events go, from every file of
+        the backend; what stays is content-free. Durable before it returns, like any write.
+
+        Returns:
+            The receipt. `bytes_pending` is True while a reader still holds old bytes; the next open or close
+            of the storage finishes the work. A replay of the key returns the same receipt.
+
+        Raises:
+            IdempotencyConflict: the key was used with other values.
+            NodeNotFound: a node to erase does not exist; nothing was erased.
+            InvalidInput: the purge precedes the last change of a neighbour.
         """
         ...
 

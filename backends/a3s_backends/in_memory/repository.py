@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import trio
 
 from a3s_actors.memory.operations import ChangeSetResult, MemoryChangeSet
+from a3s_actors.memory.purge import MemoryPurge, PurgeReceipt
 from a3s_actors.memory.reference import ReferenceState
 from a3s_actors.memory.values import AccessEvent, AccessKind
 from a3s_backends.in_memory.reads import ReferenceReads, check_type
@@ -46,6 +47,12 @@ class InMemoryRepository(ReferenceReads):
         check_type("accessEvent", event, AccessEvent)
         await self._enter()
         self._state.record(AccessKind.USE, event)
+
+    async def purge(self, purge: MemoryPurge) -> PurgeReceipt:
+        """See `MemoryRepository.purge`. Nothing is on a disk, so no bytes are ever pending."""
+        check_type("purge", purge, MemoryPurge)
+        await self._enter()
+        return self._state.purge(purge)
 
 
 @asynccontextmanager

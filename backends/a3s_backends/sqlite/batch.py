@@ -9,22 +9,29 @@ fails, the outcome is unknown until the keys are read again.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Sequence
 
 import apsw
 import attrs
 import outcome
+import structlog
 
 from a3s_actors.memory.errors import MemoryRepositoryError
 from a3s_actors.memory.operations import ChangeSetResult
+from a3s_actors.memory.purge import PurgeReceipt
 from a3s_backends.sqlite.connection import storage_errors
 from a3s_backends.sqlite.lexical_schema import LexicalIndexDamaged
+from a3s_backends.sqlite.purging import PurgeRequest, bytes_pending, finish_purge, purge_rows
 from a3s_backends.sqlite.rows import RowCodec
-from a3s_backends.sqlite.writing import WriteRequest, perform
+from a3s_backends.sqlite.writing import ApplyRequest, EventRequest, apply_change_set, record_event
 
-__all__ = ["WriteOutcome", "Writer"]
+__all__ = ["WriteOutcome", "WriteRequest", "WriteResult", "Writer"]
 
-WriteOutcome = outcome.Outcome[ChangeSetResult | None]
+WriteRequest = ApplyRequest | EventRequest | PurgeRequest
+WriteResult = ChangeSetResult | PurgeReceipt | None
+WriteOutcome = outcome.Outcome[WriteResult]
+_log = structlog.get_logger("a3s_backends.sqlite")
 
 
 @attrs.define(eq=False)
@@ -36,10 +43,35 @@ class Writer:
 
     def commit(self, requests: Sequence[WriteRequest]) -> list[WriteOutcome]:
         """Do all requests, durably, and return the outcome of each in order. Never raises an Exception."""
+        outcomes: list[WriteOutcome] = []
+        for together, group in itertools.groupby(requests, lambda request: not isinstance(request, PurgeRequest)):
+            if together:
+                outcomes += self._commit_group(list(group))
+            else:
+                outcomes += map(self._purge, group)
+        return outcomes
+
+    def _commit_group(self, requests: Sequence[WriteRequest]) -> list[WriteOutcome]:
         outcomes = self._transaction(requests)
         if outcomes is not None:
             return outcomes
         return [self._alone(request) for request in requests]
+
+    def _purge(self, request: WriteRequest) -> WriteOutcome:
+        result = self._alone(request)
+        if isinstance(result, outcome.Error):
+            return result
+        receipt = result.unwrap()
+        assert isinstance(receipt, PurgeReceipt)
+        return outcome.Value(attrs.evolve(receipt, bytes_pending=not self.finish_purge()))
+
+    def finish_purge(self) -> bool:
+        """Erase what bytes a purge has left, if any; return whether all are gone."""
+        try:
+            return not bytes_pending(self.db) or finish_purge(self.db)
+        except apsw.Error as error:
+            _log.warning("sqlite.purge_unfinished", error=type(error).__name__)
+            return False
 
     def _transaction(self, requests: Sequence[WriteRequest]) -> list[WriteOutcome] | None:
         """Return the outcomes, or None when nothing was stored and the requests should go one by one."""
@@ -65,12 +97,20 @@ class Writer:
     def _perform(self, request: WriteRequest) -> WriteOutcome:
         before = self.db.total_changes()
         try:
-            return outcome.Value(perform(self.db, self.codec, request))
+            return outcome.Value(self._do(request))
         except MemoryRepositoryError as error:
             # `writing` refuses before it writes. Were that ever broken, half a write must not be committed.
             if self.db.total_changes() != before:
                 raise RuntimeError("a refused write had written; the transaction is rolled back") from error
             return outcome.Error(error)
+
+    def _do(self, request: WriteRequest) -> WriteResult:
+        if isinstance(request, ApplyRequest):
+            return apply_change_set(self.db, self.codec, request)
+        if isinstance(request, PurgeRequest):
+            return purge_rows(self.db, self.codec, request.purge)
+        record_event(self.db, self.codec, request.kind, request.event)
+        return None
 
     def _alone(self, request: WriteRequest) -> WriteOutcome:
         # A replay of what the failed batch may have stored after all returns the stored result.

@@ -18,7 +18,7 @@ import apsw.sqlite_extra
 from a3s_actors.memory.errors import Corruption, MemoryRepositoryError, Persistence, RepositoryLocked
 from a3s_backends.sqlite.lexical_schema import LexicalIndexDamaged
 
-__all__ = ["connect", "storage_errors"]
+__all__ = ["arm", "connect", "patience", "storage_errors"]
 
 BUSY_SECONDS: Final = 10.0
 """How long a writer waits for another process before it gives up."""
@@ -60,7 +60,7 @@ def connect(path: Path, *, synchronous: str = "FULL", vfs: str | None = None) ->
     return db
 
 
-def _wait_fairly(db: apsw.Connection) -> None:
+def _wait_fairly(db: apsw.Connection, seconds: float | None = None) -> None:
     # SQLite's own busy handler backs off up to 100 ms, so that one of two writers can wait for seconds while
     # the other takes the lock again and again. Short even sleeps keep the longest wait below half a second.
     start = 0.0
@@ -69,12 +69,22 @@ def _wait_fairly(db: apsw.Connection) -> None:
         nonlocal start
         if prior_calls == 0:
             start = time.monotonic()
-        elif time.monotonic() - start > BUSY_SECONDS:
+        elif time.monotonic() - start > (BUSY_SECONDS if seconds is None else seconds):
             return False
         time.sleep(0.0003 if prior_calls < 50 else 0.001)
         return True
 
     db.set_busy_handler(handler)
+
+
+@contextmanager
+def patience(db: apsw.Connection, seconds: float) -> Iterator[None]:
+    """Wait for other users of the file for at most `seconds` inside the block."""
+    _wait_fairly(db, seconds)
+    try:
+        yield
+    finally:
+        _wait_fairly(db)
 
 
 def _keep_strict(db: apsw.Connection) -> None:

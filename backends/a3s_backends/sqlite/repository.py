@@ -24,6 +24,7 @@ from a3s_actors.memory.errors import InvalidInput, Persistence, RepositoryClosed
 from a3s_actors.memory.lexical import fingerprint, tokens
 from a3s_actors.memory.limits import DEFAULT_PAGE_LIMIT
 from a3s_actors.memory.operations import ChangeSetResult, MemoryChangeSet
+from a3s_actors.memory.purge import MemoryPurge, PurgeReceipt
 from a3s_actors.memory.reads import (
     AccessCursor,
     AccessPage,
@@ -46,15 +47,16 @@ from a3s_actors.memory.values import (
     UsageSummary,
 )
 from a3s_backends.sqlite import lexical_index
-from a3s_backends.sqlite.batch import Writer
+from a3s_backends.sqlite.batch import Writer, WriteRequest, WriteResult
 from a3s_backends.sqlite.connection import arm, connect, storage_errors
 from a3s_backends.sqlite.lexical_search import LexicalReader
 from a3s_backends.sqlite.log import LogCursor, LogPage, read_log
+from a3s_backends.sqlite.purging import PurgeRequest
 from a3s_backends.sqlite.reading import Reads, read_head_row
 from a3s_backends.sqlite.rows import RowCodec
 from a3s_backends.sqlite.schema import SCHEMA_VERSION, create_if_missing, migrate, read_meta, schema_version
 from a3s_backends.sqlite.verifying import Finding, verify_file
-from a3s_backends.sqlite.writing import ApplyRequest, EventRequest, WriteRequest, index_time
+from a3s_backends.sqlite.writing import ApplyRequest, EventRequest, index_time
 
 __all__ = ["SqliteMemoryRepository", "open_sqlite_repository"]
 
@@ -130,7 +132,7 @@ class SqliteMemoryRepository:
         self,
         path: Path,
         writer: Writer,
-        mailbox: Mailbox[WriteRequest, ChangeSetResult | None],
+        mailbox: Mailbox[WriteRequest, WriteResult],
         readers: _ReaderPool,
         read_runner: BlockingRunner,
     ) -> None:
@@ -159,7 +161,7 @@ class SqliteMemoryRepository:
         """See `MemoryRepository.apply`. Synced before it returns."""
         _check_type("changeSet", change_set, MemoryChangeSet)
         result = await self._mailbox.ask(ApplyRequest.of(change_set))
-        assert result is not None
+        assert isinstance(result, ChangeSetResult)
         return result
 
     async def record_admission(self, event: AccessEvent) -> None:
@@ -171,6 +173,13 @@ class SqliteMemoryRepository:
         """See `MemoryRepository.record_use`. Synced before it returns."""
         _check_type("accessEvent", event, AccessEvent)
         await self._mailbox.ask(EventRequest(AccessKind.USE, event))
+
+    async def purge(self, purge: MemoryPurge) -> PurgeReceipt:
+        """See `MemoryRepository.purge`. Rewrites the file, so it takes time in proportion to its size."""
+        _check_type("purge", purge, MemoryPurge)
+        receipt = await self._mailbox.ask(PurgeRequest(purge))
+        assert isinstance(receipt, PurgeReceipt)
+        return receipt
 
     # -- reads ---------------------------------------------------------------------------------------
 
@@ -284,7 +293,7 @@ async def open_sqlite_repository(
     file = Path(path)
     writes = write_runner or ThreadRunner("a3s-sqlite-write")
     reads = read_runner or ThreadRunner("a3s-sqlite-read", _READERS)
-    mailbox: Mailbox[WriteRequest, ChangeSetResult | None] = Mailbox("sqlite repository", capacity, RepositoryClosed)
+    mailbox: Mailbox[WriteRequest, WriteResult] = Mailbox("sqlite repository", capacity, RepositoryClosed)
     pool = _ReaderPool(file, vfs)
     writer = await writes.run(_open_writer, file, create, synchronous, vfs)
     repository = SqliteMemoryRepository(file, writer, mailbox, pool, reads)
@@ -316,6 +325,7 @@ def _close(writer: Writer, pool: _ReaderPool) -> None:
     pool.close()
     try:
         with storage_errors("close"):
+            writer.finish_purge()
             writer.db.close()
     except Persistence as error:
         # All commits are durable already; what failed is tidying up the WAL.
@@ -337,10 +347,12 @@ def _open_writer(path: Path, create: bool, synchronous: str, vfs: str | None) ->
                 _bring_up_to_date(db)
             key = read_meta(db, "file_key")
             assert isinstance(key, bytes)
-            return Writer(db, RowCodec(key))
+            writer = Writer(db, RowCodec(key))
+            writer.finish_purge()
         except BaseException:
             db.close()
             raise
+        return writer
 
 
 def _bring_up_to_date(db: apsw.Connection) -> None:

@@ -76,7 +76,7 @@ _TABLES: Final = (
         key TEXT NOT NULL,
         digest BLOB NOT NULL,          -- equality of values, so that a replay is told from a conflict
         result TEXT NOT NULL,          -- [[id, revision], ...]
-        payload BLOB,                  -- canonical JSON
+        payload BLOB,                  -- canonical JSON; NULL once purged (then the digest is keyed)
         UNIQUE(ns, key)
     ) STRICT""",
     """CREATE TABLE usage(
@@ -98,6 +98,13 @@ _TABLES: Final = (
         context BLOB,                  -- packed
         change_no INTEGER NOT NULL     -- the last change set before it, for exports in order
     ) STRICT""",
+    """CREATE TABLE purge(
+        ns INTEGER NOT NULL,
+        key TEXT NOT NULL,
+        digest BLOB NOT NULL,          -- keyed, of what was asked
+        receipt BLOB NOT NULL,
+        PRIMARY KEY(ns, key)
+    ) STRICT, WITHOUT ROWID""",
     "CREATE UNIQUE INDEX access_by_id ON access(ns, kind, id)",
     "CREATE INDEX access_by_node ON access(node)",
     *lexical_index.SCHEMA,

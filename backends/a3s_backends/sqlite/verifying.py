@@ -141,8 +141,9 @@ class _Namespace:
                 row = read_head_row(self.db, self.ns, node_id)
                 if row is None or row.rev < revision:
                     yield Finding(f"{where}, change set {key!r}", f"made revision {revision} of a node that lacks it")
-        if count != token:
-            yield Finding(where, f"{count} change sets are stored, the change token counts {token}")
+        purges = self.db.execute("SELECT count(*) FROM purge WHERE ns = ?", (self.ns,)).get
+        if count + purges != token:
+            yield Finding(where, f"{count} change sets and {purges} purges are stored, the change token counts {token}")
         for node_id, admissions, uses, events in self.db.execute(
             "SELECT id, admissions, uses, (SELECT count(*) FROM access WHERE access.node = usage.node)"
             " FROM usage WHERE ns = ?",

@@ -40,11 +40,12 @@ from a3s_backends.sqlite.rows import (
 __all__ = [
     "ApplyRequest",
     "EventRequest",
-    "WriteRequest",
+    "Tally",
     "apply_change_set",
     "index_time",
-    "perform",
+    "new_namespace",
     "record_event",
+    "store_node",
 ]
 
 _refs: Final = msgspec.json.Decoder(list[tuple[str, int]])
@@ -70,17 +71,6 @@ class EventRequest:
 
     kind: AccessKind
     event: AccessEvent
-
-
-WriteRequest = ApplyRequest | EventRequest
-
-
-def perform(db: apsw.Connection, codec: RowCodec, request: WriteRequest) -> ChangeSetResult | None:
-    """Do one write, or raise why not."""
-    if isinstance(request, ApplyRequest):
-        return apply_change_set(db, codec, request)
-    record_event(db, codec, request.kind, request.event)
-    return None
 
 
 def apply_change_set(db: apsw.Connection, codec: RowCodec, request: ApplyRequest) -> ChangeSetResult:
@@ -112,10 +102,10 @@ def apply_change_set(db: apsw.Connection, codec: RowCodec, request: ApplyRequest
             past = read_node(db, codec, ns, node.before).history
         nodes.append(node.head.with_history(past + tuple(state.as_revision() for state in node.became_history)))
     if ns is None:
-        ns = _new_namespace(db, change_set.namespace)
-    tally = _Tally()
+        ns = new_namespace(db, change_set.namespace)
+    tally = Tally()
     for node in staged:
-        _store(db, codec, ns, node, rows.get(node.head.id), tally)
+        store_node(db, codec, ns, node, rows.get(node.head.id), tally)
     tally.store(db, ns)
     db.execute("UPDATE namespace SET token = token + 1 WHERE ns = ?", (ns,))
     changed = msgspec.json.encode([(node.head.id, node.head.revision) for node in staged]).decode()
@@ -147,10 +137,10 @@ def _replay(db: apsw.Connection, codec: RowCodec, ns: int, request: ApplyRequest
     if row is None:
         return None
     digest, result, purged = row
+    if purged:
+        raise ChangeSetPurged(key, f"blake2b:{digest.hex()}")
     if digest != request.digest:
         raise IdempotencyConflict(key)
-    if purged:
-        raise ChangeSetPurged(key, f"sha256:{digest.hex()}")
     nodes = []
     for node_id, revision in _refs.decode(result):
         node = find_node(db, codec, ns, node_id)
@@ -160,7 +150,8 @@ def _replay(db: apsw.Connection, codec: RowCodec, ns: int, request: ApplyRequest
     return ChangeSetResult(idempotency_key=key, occurred_at=change_set.occurred_at, nodes=tuple(nodes))
 
 
-def _new_namespace(db: apsw.Connection, namespace: MemoryNamespace) -> int:
+def new_namespace(db: apsw.Connection, namespace: MemoryNamespace) -> int:
+    """Insert a namespace's row and return its number."""
     db.execute(
         "INSERT INTO namespace(tenant, principal, scope, token) VALUES (?, ?, ?, 0)",
         (namespace.tenant_id, namespace.principal_id, namespace.scope_id),
@@ -168,7 +159,10 @@ def _new_namespace(db: apsw.Connection, namespace: MemoryNamespace) -> int:
     return db.last_insert_rowid()
 
 
-def _store(db: apsw.Connection, codec: RowCodec, ns: int, node: StagedNode, old: HeadRow | None, tally: _Tally) -> None:
+def store_node(
+    db: apsw.Connection, codec: RowCodec, ns: int, node: StagedNode, old: HeadRow | None, tally: Tally
+) -> None:
+    """Write a node's new states: `old` is its row now, None for a new node."""
     head, node_id = node.head, node.head.id
     past_bytes = 0 if old is None else old.past_bytes
     past_digests = ZERO_DIGESTS if old is None else old.past_digests
@@ -203,19 +197,21 @@ def _store(db: apsw.Connection, codec: RowCodec, ns: int, node: StagedNode, old:
     tally.add(row, 1)
 
 
-class _Tally:
+class Tally:
     """What one change set adds to and takes from the sums of each status."""
 
     def __init__(self) -> None:
         self._changes: dict[int, list[int]] = {}
 
     def add(self, row: HeadRow, sign: int) -> None:
+        """Count a node in (sign 1) or out (sign -1)."""
         change = self._changes.setdefault(row.status, [0, 0, 0])
         change[0] += sign
         change[1] += sign * node_size(row)
         change[2] += sign * (int.from_bytes(row.digest) + int.from_bytes(row.past_digests))
 
     def store(self, db: apsw.Connection, ns: int) -> None:
+        """Write the changed sums."""
         for status, (nodes, size, digests) in self._changes.items():
             known = db.execute("SELECT digests FROM tally WHERE ns = ? AND status = ?", (ns, status)).get
             total = (int.from_bytes(known or ZERO_DIGESTS) + digests) % (1 << 256)
