@@ -9,7 +9,7 @@ from pathlib import Path
 
 from a3s_actors.memory import MemoryChangeSet, MemoryRepository
 from a3s_backends.in_memory import open_in_memory_repository
-from a3s_backends.journal import open_file_repository, read_journal, record_line
+from a3s_backends.journal import BaseRecord, open_file_repository, read_journal, record_line
 from tests.golden import GOLDEN, check_final_state, needs_golden, run_golden, summary
 
 pytestmark = needs_golden
@@ -59,7 +59,7 @@ async def test_the_journal_backend_answers_and_writes_as_the_crate_does(tmp_path
 def test_every_line_of_the_crate_is_read_and_written_again_the_same() -> None:
     lines = (GOLDEN / "repo" / "memory-v2.journal").read_bytes().splitlines(keepends=True)
     with read_journal(GOLDEN / "repo" / "memory-v2.journal") as reader:
-        records = list(reader)
+        records = [record for record in reader if not isinstance(record, BaseRecord)]
     assert reader.torn_tail is None
     assert [record_line(record) for record in records] == lines
     assert len(records) == summary()["journal"]["records"]

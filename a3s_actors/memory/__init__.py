@@ -2,7 +2,7 @@
 
 Modules, each importing only those above it:
 errors, timestamps, lexical / values, operations / reads, codec, transitions / staging, purge / decoding,
-snapshot, ranking / reference, repository. It knows no model, session, prompt or transport.
+snapshot, ranking, state_records / reference, repository. It knows no model, session, prompt or transport.
 """
 
 from __future__ import annotations

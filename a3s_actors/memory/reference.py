@@ -48,6 +48,17 @@ from a3s_actors.memory.reads import (
 )
 from a3s_actors.memory.snapshot import NamespaceSnapshot, SnapshotRequest, check_budget
 from a3s_actors.memory.staging import StagedNode, stage
+from a3s_actors.memory.state_records import (
+    StateApplied,
+    StateErased,
+    StateEvent,
+    StateHead,
+    StateHeader,
+    StateNamespace,
+    StatePurge,
+    StateRecord,
+    StateRevision,
+)
 from a3s_actors.memory.timestamps import Timestamp
 from a3s_actors.memory.values import (
     AccessEvent,
@@ -195,16 +206,8 @@ class ReferenceState:
         """Make a prepared access event true."""
         if not prepared.novel:
             return
-        event = prepared.event
-        space = self._spaces[event.namespace]
-        space.events[prepared.kind, event.id] = event
-        usage = space.usage.get(event.node_id, UsageSummary())
-        if prepared.kind is AccessKind.ADMISSION:
-            usage = attrs.evolve(usage, admissions=usage.admissions + 1)
-        else:
-            usage = attrs.evolve(usage, uses=usage.uses + 1)
-        space.usage[event.node_id] = usage
-        self._records.append(AccessRecord(kind=prepared.kind, event=event, place=self._next_place))
+        stored = AccessRecord(kind=prepared.kind, event=prepared.event, place=self._next_place)
+        self._keep_event(self._spaces[prepared.event.namespace], stored)
         self._next_place += 1
 
     def record(self, kind: AccessKind, event: AccessEvent) -> None:
@@ -377,6 +380,73 @@ class ReferenceState:
         """Yield the namespace's change sets in the order they were applied."""
         for change_set, _ in self._spaces.get(namespace, _EMPTY).applied.values():
             yield change_set
+
+    def dump(self) -> Iterator[StateRecord]:
+        """Yield everything that the state holds, in the order of `state_records`. Nothing may change meanwhile."""
+        yield StateHeader(key=self.key, next_place=self._next_place)
+        for namespace, space in self._spaces.items():
+            yield StateNamespace(namespace=namespace, sequence=space.sequence)
+            for node_id, head in space.heads.items():
+                yield StateHead(head)
+                yield from map(StateRevision, space.history[node_id])
+            for change_set, changed in space.applied.values():
+                yield StateApplied(change_set, changed)
+            for key, digest in space.erased.items():
+                yield StateErased(key, digest)
+            for asked, receipt in space.purges.values():
+                yield StatePurge(digest=asked, receipt=receipt)
+        yield from map(StateEvent, self._records)
+
+    def load(self, records: Iterable[StateRecord]) -> None:
+        """Fill an empty state with what `dump` yielded.
+
+        Raises:
+            ValueError: a record is out of place, or a node's history is not complete.
+        """
+        space: _Namespace | None = None
+        head: NodeHead | None = None
+        for record in records:
+            match record:
+                case StateHeader():
+                    self.key, self._next_place = record.key, record.next_place
+                case StateNamespace():
+                    space = self._spaces[record.namespace] = _Namespace(sequence=record.sequence)
+                case StateEvent(AccessRecord() as stored):
+                    self._load_event(stored)
+                case _ if space is None:
+                    raise ValueError("a record without its namespace")
+                case StateHead(head):
+                    space.heads[head.id], space.history[head.id] = head, []
+                case StateRevision(revision):
+                    if head is None or len(space.history[head.id]) + 1 != revision.revision:
+                        raise ValueError("a revision out of place")
+                    space.history[head.id].append(revision)
+                case StateApplied(change_set, changed):
+                    space.applied[change_set.idempotency_key] = (change_set, changed)
+                case StateErased(key, digest):
+                    space.erased[key] = digest
+                case StatePurge():
+                    space.purges[record.receipt.idempotency_key] = (record.digest, record.receipt)
+        for each in self._spaces.values():
+            if any(head.revision != len(each.history[head.id]) + 1 for head in each.heads.values()):
+                raise ValueError("an incomplete history")
+
+    def _load_event(self, stored: AccessRecord) -> None:
+        space = self._spaces.get(stored.event.namespace)
+        if space is None or stored.event.node_id not in space.heads:
+            raise ValueError("an access event without its node")
+        self._keep_event(space, stored)
+
+    def _keep_event(self, space: _Namespace, stored: AccessRecord) -> None:
+        event = stored.event
+        space.events[stored.kind, event.id] = event
+        usage = space.usage.get(event.node_id, UsageSummary())
+        if stored.kind is AccessKind.ADMISSION:
+            usage = attrs.evolve(usage, admissions=usage.admissions + 1)
+        else:
+            usage = attrs.evolve(usage, uses=usage.uses + 1)
+        space.usage[event.node_id] = usage
+        self._records.append(stored)
 
     def heads(self, namespace: MemoryNamespace) -> Iterator[NodeHead]:
         """Yield the namespace's heads in no particular order."""

@@ -1,8 +1,8 @@
 """Who owns a journal, how it is opened, and how it grows.
 
 One owner at a time holds an exclusive lock on `memory-v2.lock`. The file only ever grows, except that opening cuts
-off a torn last line. After a failed write or sync nobody knows what is on the disk, so nothing more is written
-until the journal has been opened, and read, again.
+off a torn last line, and that a purge writes the file anew. After a failed write or sync nobody knows what is on the
+disk, so nothing more is written until the journal has been opened, and read, again.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -25,6 +25,7 @@ __all__ = ["JOURNAL_NAME", "LOCK_NAME", "JournalFile", "Sync"]
 
 JOURNAL_NAME: Final = "memory-v2.journal"
 LOCK_NAME: Final = "memory-v2.lock"
+NEW_NAME: Final = "memory-v2.journal.new"
 
 Sync = Callable[[int], object]
 """Makes what was written to a file descriptor durable, or raises OSError; by default `os.fsync`."""
@@ -35,8 +36,9 @@ _log = structlog.get_logger("a3s_backends.journal")
 class JournalFile:
     """An owned, open journal. Synchronous; used by one thread at a time. Made by `open`."""
 
-    def __init__(self, descriptor: int, name: str, sync: Sync, owned: ExitStack) -> None:
+    def __init__(self, descriptor: int, directory: Path, name: str, sync: Sync, owned: ExitStack) -> None:
         self._descriptor = descriptor
+        self._directory = directory
         self._name = name
         self._sync = sync
         self._owned = owned
@@ -63,6 +65,8 @@ class JournalFile:
             with _storage_errors("open", LOCK_NAME):
                 owned.enter_context(hold_file_lock(directory / LOCK_NAME))
             with _storage_errors("open", JOURNAL_NAME):
+                # What a rewriting left that was killed before its end; it never counted.
+                (directory / NEW_NAME).unlink(missing_ok=True)
                 descriptor = _open_regular(directory / JOURNAL_NAME, owned)
                 # The owner before may have been killed between a write and its sync. What is read below is
                 # served, so it has to be durable.
@@ -71,7 +75,7 @@ class JournalFile:
                 # After a failed sync the kernel may hold pages as clean that never reached the disk. Dropped,
                 # they are read from the disk.
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-            file = cls(descriptor, JOURNAL_NAME, sync, owned)
+            file = cls(descriptor, directory, JOURNAL_NAME, sync, owned)
             with JournalReader(_reading(descriptor), JOURNAL_NAME) as reader:
                 replay(reader)
             file._length = reader.end
@@ -99,6 +103,35 @@ class JournalFile:
             self._broken = True
             raise
         self._length += len(data)
+
+    def rewrite(self, lines: Iterable[bytes]) -> None:
+        """Replace the whole content by other lines, atomically and durably.
+
+        They are written to a file beside the journal, which then takes its name; at any moment the name stands for
+        the old content or the new one.
+
+        Raises:
+            Persistence: it failed, or an earlier call did; which of the two is stored is not known.
+        """
+        self.check_usable()
+        building = self._directory / NEW_NAME
+        try:
+            with _storage_errors("rewrite", self._name):
+                self._check_untouched()
+                descriptor = os.open(building, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+                self._owned.callback(os.close, descriptor)
+                with os.fdopen(descriptor, "wb", closefd=False) as stream:
+                    for line in lines:
+                        stream.write(line)
+                self._sync(descriptor)
+                building.rename(self._directory / JOURNAL_NAME)
+                _sync_directory(self._directory, self._sync)
+        except BaseException:
+            self._broken = True
+            building.unlink(missing_ok=True)
+            raise
+        self._descriptor = descriptor
+        self._length = os.fstat(descriptor).st_size
 
     def check_usable(self) -> None:
         """Refuse when an earlier append failed.

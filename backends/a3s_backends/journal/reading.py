@@ -13,11 +13,13 @@ from typing import BinaryIO, Final, Self
 import attrs
 
 from a3s_actors.memory.errors import Corruption, Persistence
+from a3s_backends.journal.base import MAX_BASE_LINE_BYTES, BaseRecord
 from a3s_backends.journal.format import MAX_LINE_BYTES, JournalRecord, LineDamaged, parse_line
 
 __all__ = ["JournalReader", "TornTail", "read_journal"]
 
 _CHUNK: Final = 1024 * 1024
+_BASE_START: Final = b'{"version":2,'
 
 
 @attrs.frozen
@@ -33,8 +35,10 @@ class TornTail:
     size: int
 
 
-class JournalReader(Iterator[JournalRecord]):
+class JournalReader(Iterator[JournalRecord | BaseRecord]):
     """An iterator over a journal's records, oldest first. Made by `read_journal`.
+
+    A journal that was rewritten by a purge begins with the `BaseRecord`s of its base state.
 
     It closes its file at the end, at an error, and at the end of a `with` block.
 
@@ -63,7 +67,7 @@ class JournalReader(Iterator[JournalRecord]):
         """Close the file. Idempotent."""
         self._file.close()
 
-    def __next__(self) -> JournalRecord:
+    def __next__(self) -> JournalRecord | BaseRecord:
         """Return the next record.
 
         Raises:
@@ -84,6 +88,8 @@ class JournalReader(Iterator[JournalRecord]):
 
     def _next_line(self) -> bytes:
         data = self._read(MAX_LINE_BYTES)
+        if data.startswith(_BASE_START) and not data.endswith(b"\n"):
+            data += self._read(MAX_BASE_LINE_BYTES - len(data))
         size = len(data)
         self.line += 1
         self.offset = self.end
@@ -123,7 +129,7 @@ def read_journal(path: str | PathLike[str]) -> JournalReader:
         path: the journal file itself, as `…/memory-v2.journal`.
 
     Returns:
-        An iterator of change sets and journal events.
+        An iterator of change sets and journal events; after a purge, with the base state before them.
 
     Raises:
         Persistence: the file cannot be opened.

@@ -18,12 +18,13 @@ import outcome
 from a3s_actors.actor import BlockingRunner, Mailbox, ThreadRunner, check_cancelled, open_actor
 from a3s_actors.memory.errors import RepositoryClosed
 from a3s_actors.memory.operations import ChangeSetResult, MemoryChangeSet
+from a3s_actors.memory.purge import MemoryPurge, PurgeReceipt
 from a3s_actors.memory.reference import ReferenceState
 from a3s_actors.memory.values import AccessEvent, AccessKind
 from a3s_backends.in_memory.reads import ReferenceReads, check_type
 from a3s_backends.journal.file import JOURNAL_NAME, JournalFile, Sync
-from a3s_backends.journal.format import JournalEvent, JournalRecord
-from a3s_backends.journal.writing import Writer, publish, replay
+from a3s_backends.journal.format import JournalEvent
+from a3s_backends.journal.writing import Writer, WriteRequest, publish, replay
 
 __all__ = ["FileMemoryRepository", "open_file_repository"]
 
@@ -45,7 +46,10 @@ class FileMemoryRepository(ReferenceReads):
     """
 
     def __init__(
-        self, path: Path, published: ReferenceState, mailbox: Mailbox[JournalRecord, ChangeSetResult | None]
+        self,
+        path: Path,
+        published: ReferenceState,
+        mailbox: Mailbox[WriteRequest, ChangeSetResult | PurgeReceipt | None],
     ) -> None:
         super().__init__(published)
         self.path = path
@@ -62,7 +66,7 @@ class FileMemoryRepository(ReferenceReads):
         """
         check_type("changeSet", change_set, MemoryChangeSet)
         result = await self._mailbox.ask(change_set)
-        assert result is not None
+        assert isinstance(result, ChangeSetResult)
         return result
 
     async def record_admission(self, event: AccessEvent) -> None:
@@ -74,6 +78,17 @@ class FileMemoryRepository(ReferenceReads):
         """See `MemoryRepository.record_use`. Synced before it returns."""
         check_type("accessEvent", event, AccessEvent)
         await self._mailbox.ask(JournalEvent(AccessKind.USE, event))
+
+    async def purge(self, purge: MemoryPurge) -> PurgeReceipt:
+        """See `MemoryRepository.purge`. Writes the journal anew, in a form that the a3s-memory crate cannot read.
+
+        Raises:
+            Persistence: besides what the protocol says, the folder has no room for a second journal.
+        """
+        check_type("purge", purge, MemoryPurge)
+        receipt = await self._mailbox.ask(purge)
+        assert isinstance(receipt, PurgeReceipt)
+        return receipt
 
 
 @asynccontextmanager
@@ -111,8 +126,9 @@ async def open_file_repository(
     """
     folder = Path(directory)
     runner = blocking or ThreadRunner("a3s-journal")
-    mailbox: Mailbox[JournalRecord, ChangeSetResult | None] = Mailbox(_NAME, capacity, RepositoryClosed)
-    published, ahead = ReferenceState(), ReferenceState()
+    mailbox: Mailbox[WriteRequest, ChangeSetResult | PurgeReceipt | None] = Mailbox(_NAME, capacity, RepositoryClosed)
+    published = ReferenceState()
+    ahead = ReferenceState(published.key)
     file = await runner.run(
         JournalFile.open, folder, sync, lambda reader: replay(reader, (published, ahead), check_cancelled)
     )

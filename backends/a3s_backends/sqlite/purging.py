@@ -86,7 +86,9 @@ def purge_rows(db: apsw.Connection, codec: RowCodec, purge: MemoryPurge) -> Purg
         kept = keyed_digest(codec.key, equality)
         db.execute("UPDATE change SET digest = ?, result = '[]', payload = NULL WHERE no = ?", (kept, number))
         change_sets.append(PurgedChangeSet(key, f"blake2b:{kept.hex()}"))
-    sequence = db.execute("UPDATE namespace SET token = token + 1 WHERE ns = ? RETURNING token", (ns,)).fetchall()[0][0]
+    moved: list[tuple[int]] = db.execute(  # type: ignore[assignment]
+        "UPDATE namespace SET token = token + 1 WHERE ns = ? RETURNING token", (ns,)
+    ).fetchall()
     receipt = PurgeReceipt(
         idempotency_key=purge.idempotency_key,
         namespace=purge.namespace,
@@ -97,7 +99,7 @@ def purge_rows(db: apsw.Connection, codec: RowCodec, purge: MemoryPurge) -> Purg
         access_events=events,
         change_sets=tuple(change_sets),
         neighbours=tuple(node.head.id for node in plan.neighbours),
-        sequence=sequence,
+        sequence=moved[0][0],
     )
     db.execute(
         "INSERT INTO purge(ns, key, digest, receipt) VALUES (?, ?, ?, ?)",

@@ -55,6 +55,7 @@ from a3s_backends.sqlite.purging import PurgeRequest
 from a3s_backends.sqlite.reading import Reads, read_head_row
 from a3s_backends.sqlite.rows import RowCodec
 from a3s_backends.sqlite.schema import SCHEMA_VERSION, create_if_missing, migrate, read_meta, schema_version
+from a3s_backends.sqlite.statistics import FileStatistics, read_statistics
 from a3s_backends.sqlite.verifying import Finding, verify_file
 from a3s_backends.sqlite.writing import ApplyRequest, EventRequest, index_time
 
@@ -121,7 +122,7 @@ class _ReaderPool:
 class SqliteMemoryRepository:
     """A `MemoryRepository` in one SQLite file. Made by `open_sqlite_repository`.
 
-    Besides the protocol it offers `verify`, `log` and `path`.
+    Besides the protocol it offers `verify`, `statistics`, `log` and `path`.
 
     Cancellation: a read is interrupted within a few thousand steps of SQLite and leaves nothing behind. A
     write that is still queued is withdrawn; one whose transaction has begun completes, and its outcome is
@@ -243,6 +244,10 @@ class SqliteMemoryRepository:
             What is damaged; nothing when all is well. Reads only.
         """
         return await self._read(verify_file, self._writer.codec, check_cancelled)
+
+    async def statistics(self) -> FileStatistics:
+        """Return what the file holds: counts of each namespace, and its size."""
+        return await self._read(read_statistics)
 
     async def log(self, after: LogCursor | None = None, limit: int = DEFAULT_PAGE_LIMIT) -> LogPage:
         """Return a page of all change sets and access events of the file, in the order they came."""
