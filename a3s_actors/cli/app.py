@@ -28,10 +28,12 @@ _app = typer.Typer(
     "variables A3S_DB, A3S_TENANT, A3S_PRINCIPAL and A3S_SCOPE. Exit codes: 0 done, 1 refused, 2 bad input.",
 )
 
-_ORDER: Final = (
-    "demo init import propose review activate corroborate revise supersede conflict relate unrelate tombstone "
-    "recall query list show history audit use stats namespaces verify snapshot apply"
-).split()
+_ORDER: Final = [
+    *("demo", "init", "import", "propose", "review"),
+    *("activate", "corroborate", "revise", "supersede", "conflict", "relate", "unrelate", "tombstone"),
+    *("recall", "query", "list", "show", "history", "audit", "use"),
+    *("stats", "namespaces", "verify", "snapshot", "apply"),
+]
 """The order of the commands in the help: as a newcomer meets them."""
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]

@@ -383,7 +383,7 @@ async def unrelate(
     key: Key = None,
     json: AsJson = False,
 ) -> None:
-    """Remove the relation between two memories (related or conflicting)."""
+    """Remove the relation between two memories: that they are related, else that they contradict each other."""
     namespace = where.namespace
     async with where.open() as repository:
         first, second = await _pair(repository, namespace, a, b)
@@ -393,14 +393,14 @@ async def unrelate(
             if relation.target_id == second.id
             and relation.kind in {RelationKind.RELATED_TO, RelationKind.CONFLICTS_WITH}
         ]
+        kinds.sort(key=lambda kind: kind is not RelationKind.RELATED_TO)
         if not kinds:
             raise Refused("the two are neither related nor conflicting; nothing to remove")
         with decision(where, evidence=evidence, because=because, at=at, key=key) as chosen:
             steps = Steps()
             steps.corroborate(first, chosen)
             steps.corroborate(second, chosen)
-            for kind in kinds:
-                steps.remove_relation(first, kind, second)
+            steps.remove_relation(first, kinds[0], second)
             result = await repository.apply(steps.change_set(namespace, chosen))
     _tell(result, "unrelated", json=json)
 

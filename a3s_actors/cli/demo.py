@@ -174,7 +174,7 @@ class _Demo:
             hits = await lexical_recall(self.repository, _NAMESPACE, policy, step.question)
             say(f"  ? {step.question}", style="bold")
             if number in {1, len(self.script.recall)}:
-                print_hits(hits)
+                print_hits(hits, self.reasons)
             else:
                 for hit in hits:
                     origin = "" if hit.related_from is None else f", from {brief_id(hit.related_from)}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -43,7 +44,7 @@ _Id = Annotated[str, typer.Argument(metavar="ID", help="An id, or the beginning 
 
 async def _filtered(
     repository: MemoryRepository, request: ScanRequest, accepts: list[tuple[str, str]]
-) -> AsyncIterator[NodeHead]:
+) -> AsyncGenerator[NodeHead, None]:
     """Yield the memories of a scan that pass the filters which a scan does not have."""
     import attrs
 
@@ -94,11 +95,12 @@ async def list_memories(
     found: list[NodeHead] = []
     more = False
     async with where.open() as repository:
-        async for head in _filtered(repository, request, filters):
-            if len(found) == limit:
-                more = True
-                break
-            found.append(head)
+        async with aclosing(_filtered(repository, request, filters)) as heads:
+            async for head in heads:
+                if len(found) == limit:
+                    more = True
+                    break
+                found.append(head)
     cursor = found[-1].id if more else None
     if json:
         emit(f'{{"nodes":{heads_json(found)},"nextAfter":{json_text(cursor)}}}')
@@ -171,7 +173,7 @@ async def recall(
     elif not hits:
         say("nothing recalled")
     else:
-        print_hits(hits)
+        print_hits(hits, ReasonStore(where.file))
 
 
 def hit_json(hit: RecallHit) -> str:
@@ -182,16 +184,18 @@ def hit_json(hit: RecallHit) -> str:
     )
 
 
-def print_hits(hits: tuple[RecallHit, ...]) -> None:
-    """Print recall hits, each with its provenance."""
+def print_hits(hits: tuple[RecallHit, ...], reasons: ReasonStore) -> None:
+    """Print recall hits, each with its provenance: where its evidence lies, or the reason itself."""
     from rich.text import Text
 
+    texts = reasons.texts(item for hit in hits for item in hit.node.evidence)
     for hit in hits:
         origin = "" if hit.related_from is None else f" from {brief_id(hit.related_from)}"
         say(Text(f"{hit.score:.3f}", style="bold green"), f"  {one_line(hit.content)}")
         say(f"       {hit.channel.value}{origin} · {brief_id(hit.node_id)} revision {hit.node_revision}", style="dim")
         for item in hit.node.evidence:
-            say(f"       {item.kind.value} · {item.uri} · {item.digest[:19]} · {when(item.occurred_at)}", style="dim")
+            source = one_line(texts[item.uri]) if item.uri in texts else f"{item.uri} · {item.digest[:19]}"
+            say(f"       {item.kind.value} · {source} · {when(item.occurred_at)}", style="dim")
 
 
 @command("show")

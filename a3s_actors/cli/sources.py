@@ -17,7 +17,7 @@ import attrs
 
 from a3s_actors.cli.running import BadInput
 from a3s_actors.memory import limits
-from a3s_actors.memory.errors import MemoryRepositoryError
+from a3s_actors.memory.errors import InvalidInput, MemoryRepositoryError
 from a3s_actors.memory.lexical import is_blank
 from a3s_actors.memory.operations import Create, MemoryChangeSet
 from a3s_actors.memory.timestamps import Timestamp
@@ -33,8 +33,15 @@ _UNSPACED = re.compile("[\u2e80-\u303f\u3040-\u30ff\u3100-\u312f\u31a0-\u9fff\uf
 
 
 def text_id(text: str) -> str:
-    """Return the id of a memory whose identity is its text: the hex SHA-256 of its UTF-8 bytes."""
-    return hashlib.sha256(text.encode()).hexdigest()
+    """Return the id of a memory whose identity is its text: the hex SHA-256 of its UTF-8 bytes.
+
+    Raises:
+        InvalidInput: it is no Unicode text.
+    """
+    try:
+        return hashlib.sha256(text.encode()).hexdigest()
+    except UnicodeEncodeError:
+        raise InvalidInput("node.content", "holds bytes that are not UTF-8; convert them first") from None
 
 
 @attrs.frozen(kw_only=True)
