@@ -593,7 +593,7 @@ def test_a_missing_extra_is_one_clear_error(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_argument_bytes_that_are_no_text_are_bad_input(cli: Cli) -> None:
-    words = ["--db", str(cli.db), *TENANT, "propose", b"\xff\xfe", "--because", "x"]
+    words: list[str | bytes] = ["--db", str(cli.db), *TENANT, "propose", b"\xff\xfe", "--because", "x"]
     answer = subprocess.run([sys.executable, "-m", "a3s_actors", *words], capture_output=True, check=False)
     assert answer.returncode == 2
     assert b"Traceback" not in answer.stderr

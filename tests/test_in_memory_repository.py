@@ -10,7 +10,10 @@ import trio
 from trio.testing import assert_checkpoints
 
 from a3s_actors.memory import (
+    EvidenceKind,
+    EvidenceRef,
     InvalidInput,
+    MemoryPurge,
     MemoryQuery,
     MemoryRepository,
     NodeAlreadyExists,
@@ -19,14 +22,22 @@ from a3s_actors.memory import (
     SnapshotRequest,
 )
 from a3s_backends.in_memory import InMemoryRepository, open_in_memory_repository
-from tests.journal_data import NS, change, create, event
+from tests.journal_data import AT, NS, change, create, event
 
 Call = Callable[[MemoryRepository], Awaitable[Any]]
 
+PURGE = MemoryPurge(
+    idempotency_key="purge",
+    namespace=NS,
+    node_ids=("n",),
+    reason=EvidenceRef(uri="ticket://1", digest="sha256:0", kind=EvidenceKind.MANUAL, occurred_at=AT),
+    occurred_at=AT,
+)
 CALLS: dict[str, Call] = {
     "apply": lambda r: r.apply(change("call", create("call"))),
     "record_admission": lambda r: r.record_admission(event("admission", "n")),
     "record_use": lambda r: r.record_use(event("use", "n")),
+    "purge": lambda r: r.purge(PURGE),
     "get": lambda r: r.get(NS, "n"),
     "get_heads": lambda r: r.get_heads(NS, ["n"]),
     "history": lambda r: r.history(NS, "n"),
@@ -60,7 +71,7 @@ async def test_every_method_says_so_after_the_close(name: str) -> None:
         await CALLS[name](repository)
 
 
-@pytest.mark.parametrize("name", ["apply", "record_admission", "record_use"])
+@pytest.mark.parametrize("name", ["apply", "record_admission", "record_use", "purge"])
 async def test_a_cancelled_write_leaves_nothing_behind(name: str) -> None:
     async with open_in_memory_repository() as repository:
         await repository.apply(change("k", create("n")))
@@ -69,6 +80,7 @@ async def test_a_cancelled_write_leaves_nothing_behind(name: str) -> None:
             await CALLS[name](repository)
         assert scope.cancelled_caught
         assert await repository.get(NS, "call") is None
+        assert await repository.get(NS, "n") is not None
         assert (await repository.access_events(NS)).records == ()
         token = await repository.namespace_change_token(NS)
         assert token.sequence == 1

@@ -53,7 +53,7 @@ async def check(repository: Any, answers: list[str]) -> None:
             other = await repository.get(NS, args[1])
             assert MemoryRelation(RelationKind.RELATED_TO, args[1]) in node.relations
             assert MemoryRelation(RelationKind.RELATED_TO, args[0]) in other.relations
-    events = set()
+    events: set[str] = set()
     after = 0
     while True:
         page = await repository.access_events(NS, after=after, limit=1000)

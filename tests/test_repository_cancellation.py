@@ -63,7 +63,7 @@ def creation(key: str) -> MemoryChangeSet:
         )
         for end in "ab"
     ]
-    return MemoryChangeSet(idempotency_key=key, namespace=NS, occurred_at=AT, operations=map(Create, drafts))  # type: ignore[arg-type]
+    return MemoryChangeSet(idempotency_key=key, namespace=NS, occurred_at=AT, operations=map(Create, drafts))
 
 
 READS: dict[str, Callable[[Any], Awaitable[object]]] = {

@@ -94,13 +94,12 @@ async def list_memories(
             moment(f"--{name}", value)
     found: list[NodeHead] = []
     more = False
-    async with where.open() as repository:
-        async with aclosing(_filtered(repository, request, filters)) as heads:
-            async for head in heads:
-                if len(found) == limit:
-                    more = True
-                    break
-                found.append(head)
+    async with where.open() as repository, aclosing(_filtered(repository, request, filters)) as heads:
+        async for head in heads:
+            if len(found) == limit:
+                more = True
+                break
+            found.append(head)
     cursor = found[-1].id if more else None
     if json:
         emit(f'{{"nodes":{heads_json(found)},"nextAfter":{json_text(cursor)}}}')
