@@ -89,7 +89,7 @@ def _class_hook(
     fields = attrs.fields(cls)
     names = {field.name: _camel(field.name) if rename else field.name for field in fields}
     required = {names[field.name] for field in fields if field.default is attrs.NOTHING}
-    lists = [names[name] for name in names if name in {"evidence", "relations", "history", "operations", "nodes"}]
+    lists = [names[field.name] for field in fields if str(field.type).startswith("tuple")]
     allowed = set(names.values()) | ({"operation"} if tag else set())
     overrides: dict[str, Any] = {name: override(rename=out) for name, out in names.items()}
     build = make_dict_structure_fn(cls, converter, _cattrs_detailed_validation=False, **overrides)
