@@ -39,7 +39,7 @@ from a3s_actors.memory import (
     SnapshotRequest,
     Timestamp,
 )
-from a3s_backends.sqlite import LogCursor, SqliteMemoryRepository, connection, open_sqlite_repository, schema
+from a3s_backends.sqlite import LogCursor, SqliteMemoryRepository, connection, open_sqlite_repository, schema, upkeep
 from a3s_backends.sqlite import repository as repository_module
 
 NS = MemoryNamespace("tenant", "principal", "scope")
@@ -389,7 +389,7 @@ async def test_a_changed_tokenizer_rebuilds_the_index_at_opening(path: Path, mon
             "n1", expected_revision=1, content="ship number1", mode=RevisionMode.CORRECTION, evidence=[evidence("b")]
         )
         await repository.apply(change("k2", revise))
-    for module in (schema, repository_module):
+    for module in (schema, repository_module, upkeep):
         monkeypatch.setattr(module, "fingerprint", lambda: "sha256:another")
     async with open_sqlite_repository(path) as repository:
         assert await repository.verify() == ()

@@ -24,12 +24,19 @@ from a3s_backends.sqlite.connection import storage_errors
 from a3s_backends.sqlite.lexical_schema import LexicalIndexDamaged
 from a3s_backends.sqlite.purging import PurgeRequest, bytes_pending, finish_purge, purge_rows
 from a3s_backends.sqlite.rows import RowCodec
+from a3s_backends.sqlite.upkeep import UpkeepRequest, UpkeepResult
 from a3s_backends.sqlite.writing import ApplyRequest, EventRequest, apply_change_set, record_event
 
-__all__ = ["WriteOutcome", "WriteRequest", "WriteResult", "Writer"]
+__all__ = ["CompactRequest", "WriteOutcome", "WriteRequest", "WriteResult", "Writer"]
 
-WriteRequest = ApplyRequest | EventRequest | PurgeRequest
-WriteResult = ChangeSetResult | PurgeReceipt | None
+
+@attrs.frozen(eq=False)
+class CompactRequest:
+    """The wish for a file without free space."""
+
+
+WriteRequest = ApplyRequest | EventRequest | PurgeRequest | UpkeepRequest | CompactRequest
+WriteResult = ChangeSetResult | PurgeReceipt | UpkeepResult | bool | None
 WriteOutcome = outcome.Outcome[WriteResult]
 _log = structlog.get_logger("a3s_backends.sqlite")
 
@@ -44,12 +51,19 @@ class Writer:
     def commit(self, requests: Sequence[WriteRequest]) -> list[WriteOutcome]:
         """Do all requests, durably, and return the outcome of each in order. Never raises an Exception."""
         outcomes: list[WriteOutcome] = []
-        for together, group in itertools.groupby(requests, lambda request: not isinstance(request, PurgeRequest)):
-            if together:
-                outcomes += self._commit_group(list(group))
-            else:
-                outcomes += map(self._purge, group)
+        for together, group in itertools.groupby(requests, _goes_with_others):
+            members = list(group)
+            outcomes += self._commit_group(members) if together else map(self._by_itself, members)
         return outcomes
+
+    def _by_itself(self, request: WriteRequest) -> WriteOutcome:
+        if isinstance(request, CompactRequest):
+            return outcome.capture(self._compact)
+        return self._purge(request) if isinstance(request, PurgeRequest) else self._alone(request)
+
+    def _compact(self) -> bool:
+        with storage_errors("compact"):
+            return finish_purge(self.db)
 
     def _commit_group(self, requests: Sequence[WriteRequest]) -> list[WriteOutcome]:
         outcomes = self._transaction(requests)
@@ -109,6 +123,9 @@ class Writer:
             return apply_change_set(self.db, self.codec, request)
         if isinstance(request, PurgeRequest):
             return purge_rows(self.db, self.codec, request.purge)
+        if isinstance(request, UpkeepRequest):
+            return request.work(self.db, self.codec)
+        assert isinstance(request, EventRequest)
         record_event(self.db, self.codec, request.kind, request.event)
         return None
 
@@ -145,3 +162,7 @@ class Writer:
             # If even this fails, the next BEGIN says so.
             with contextlib.suppress(apsw.Error):
                 self.db.execute("ROLLBACK")
+
+
+def _goes_with_others(request: WriteRequest) -> bool:
+    return isinstance(request, ApplyRequest | EventRequest)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 import apsw
 import apsw.sqlite_extra
@@ -36,20 +37,26 @@ def _checksum_vfs() -> str:
     return "cksmvfs"
 
 
-def connect(path: Path, *, synchronous: str = "FULL", vfs: str | None = None) -> apsw.Connection:
+def connect(
+    path: Path, *, synchronous: str = "FULL", vfs: str | None = None, read_only: bool = False, immutable: bool = False
+) -> apsw.Connection:
     """Open one connection to an existing file.
 
     Args:
         path: the database file.
         synchronous: SQLite's setting; FULL syncs each commit.
         vfs: another VFS than the checksum one, for fault injection.
+        read_only: open it for reading alone.
+        immutable: nobody writes to it meanwhile; then no file is made beside it, and its folder may be read-only.
 
     Raises:
         apsw.Error: as SQLite says; call it inside `storage_errors`.
     """
-    db = apsw.Connection(
-        str(path), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW, vfs=vfs or _checksum_vfs()
-    )
+    mode = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE
+    name = str(path)
+    if immutable:
+        name, mode = f"file:{quote(name)}?immutable=1", mode | apsw.SQLITE_OPEN_URI
+    db = apsw.Connection(name, flags=mode | apsw.SQLITE_OPEN_NOFOLLOW, vfs=vfs or _checksum_vfs())
     try:
         _wait_fairly(db)
         _keep_strict(db)

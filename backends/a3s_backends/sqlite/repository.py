@@ -8,6 +8,7 @@ processes may use the same file at once.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -21,7 +22,7 @@ import trio
 
 from a3s_actors.actor import BlockingRunner, Mailbox, ThreadRunner, check_cancelled, open_actor
 from a3s_actors.memory.errors import InvalidInput, Persistence, RepositoryClosed
-from a3s_actors.memory.lexical import fingerprint, tokens
+from a3s_actors.memory.lexical import fingerprint
 from a3s_actors.memory.limits import DEFAULT_PAGE_LIMIT
 from a3s_actors.memory.operations import ChangeSetResult, MemoryChangeSet
 from a3s_actors.memory.purge import MemoryPurge, PurgeReceipt
@@ -38,6 +39,7 @@ from a3s_actors.memory.reads import (
     check_page_limit,
 )
 from a3s_actors.memory.snapshot import NamespaceSnapshot, SnapshotRequest
+from a3s_actors.memory.timestamps import Timestamp
 from a3s_actors.memory.values import (
     AccessEvent,
     AccessKind,
@@ -46,20 +48,21 @@ from a3s_actors.memory.values import (
     NodeHead,
     UsageSummary,
 )
-from a3s_backends.sqlite import lexical_index
-from a3s_backends.sqlite.batch import Writer, WriteRequest, WriteResult
+from a3s_backends.sqlite.backup import BackupReceipt, RestoreReceipt, backup_file, restore_file
+from a3s_backends.sqlite.batch import CompactRequest, Writer, WriteRequest, WriteResult
 from a3s_backends.sqlite.connection import arm, connect, storage_errors
 from a3s_backends.sqlite.lexical_search import LexicalReader
 from a3s_backends.sqlite.log import LogCursor, LogPage, read_log
 from a3s_backends.sqlite.purging import PurgeRequest
-from a3s_backends.sqlite.reading import Reads, read_head_row
+from a3s_backends.sqlite.reading import Reads
 from a3s_backends.sqlite.rows import RowCodec
 from a3s_backends.sqlite.schema import SCHEMA_VERSION, create_if_missing, migrate, read_meta, schema_version
 from a3s_backends.sqlite.statistics import FileStatistics, read_statistics
+from a3s_backends.sqlite.upkeep import UpkeepRequest, load_namespace, rebuild_index, roll_up
 from a3s_backends.sqlite.verifying import Finding, verify_file
-from a3s_backends.sqlite.writing import ApplyRequest, EventRequest, index_time
+from a3s_backends.sqlite.writing import ApplyRequest, EventRequest
 
-__all__ = ["SqliteMemoryRepository", "open_sqlite_repository"]
+__all__ = ["SqliteMemoryRepository", "open_sqlite_repository", "restore_sqlite_repository"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -95,6 +98,15 @@ class _ReaderPool:
             finally:
                 self._give_back(db)
 
+    def alone(self, function: Callable[[apsw.Connection], T]) -> T:
+        """Run `function` with a connection but no transaction, in this thread."""
+        with storage_errors("read"):
+            db = connect(self._path, vfs=self._vfs)
+            try:
+                return function(db)
+            finally:
+                db.close()
+
     def _take(self) -> apsw.Connection:
         if self._closed:
             raise RepositoryClosed("closed")
@@ -122,7 +134,8 @@ class _ReaderPool:
 class SqliteMemoryRepository:
     """A `MemoryRepository` in one SQLite file. Made by `open_sqlite_repository`.
 
-    Besides the protocol it offers `verify`, `statistics`, `log` and `path`.
+    Besides the protocol it offers `verify`, `statistics`, `backup`, `load_namespace`, `roll_up_access_events`,
+    `rebuild_index`, `compact`, `log` and `path`.
 
     Cancellation: a read is interrupted within a few thousand steps of SQLite and leaves nothing behind. A
     write that is still queued is withdrawn; one whose transaction has begun completes, and its outcome is
@@ -249,6 +262,77 @@ class SqliteMemoryRepository:
         """Return what the file holds: counts of each namespace, and its size."""
         return await self._read(read_statistics)
 
+    async def backup(self, path: str | PathLike[str]) -> BackupReceipt:
+        """Copy the whole file to a new one, while writers and readers go on; the copy is verified before it counts.
+
+        The copy is of one point in time, compact, and opens like any repository. It holds everything that the
+        file holds now: what is purged later has to be erased from old backups by the host.
+
+        Args:
+            path: the new file; nothing may be there.
+
+        Raises:
+            InvalidInput: something is there.
+            Corruption: the copy does not verify, so this file is damaged.
+            Persistence: the folder cannot be written.
+
+        Cancellation: ends within a few thousand steps of SQLite; no file is left.
+        """
+        if self._closed:
+            await trio.lowlevel.checkpoint()
+            raise RepositoryClosed("closed")
+        return await self._read_runner.run(self._readers.alone, lambda db: backup_file(db, Path(path), check_cancelled))
+
+    async def load_namespace(self, namespace: MemoryNamespace, nodes: Iterable[MemoryNode]) -> NamespaceChangeToken:
+        """Store whole nodes, histories included, in a namespace that holds none: the way back from an export.
+
+        All are checked first (complete histories, graph rules); the snapshot of the namespace then has the digest
+        of the one they came from. Idempotency keys and access events do not come along.
+
+        Raises:
+            InvalidInput: the namespace holds memories, or a node is foreign, there twice or incomplete.
+            RelationTargetNotFound, InvariantViolation, EvidenceRequired: a graph rule is broken.
+
+        Cancellation: as for `apply`.
+        """
+        _check_type("namespace", namespace, MemoryNamespace)
+        whole = tuple(nodes)
+        result = await self._mailbox.ask(UpkeepRequest(lambda db, codec: load_namespace(db, codec, namespace, whole)))
+        assert isinstance(result, NamespaceChangeToken)
+        return result
+
+    async def roll_up_access_events(self, namespace: MemoryNamespace, before: Timestamp) -> int:
+        """Keep access events from before an instant as counts alone, and return how many there were.
+
+        `usage_summary` stays as it was. Later events of that time are refused with `InvalidInput`: whether one was
+        recorded already could not be told any more.
+
+        Cancellation: as for `apply`.
+        """
+        _check_type("namespace", namespace, MemoryNamespace)
+        _check_type("before", before, Timestamp)
+        result = await self._mailbox.ask(UpkeepRequest(lambda db, _codec: roll_up(db, namespace, before)))
+        assert isinstance(result, int)
+        return result
+
+    async def rebuild_index(self) -> int:
+        """Make the lexical index anew from the texts, and return how many there are. Cancellation: as for `apply`."""
+        result = await self._mailbox.ask(UpkeepRequest(lambda db, _codec: rebuild_index(db)))
+        assert isinstance(result, int)
+        return result
+
+    async def compact(self) -> bool:
+        """Rewrite the file without its free space and empty the WAL; finishes a pending purge.
+
+        Returns:
+            Whether other users of the file let it happen; if not, nothing changed.
+
+        Cancellation: as for `apply`.
+        """
+        result = await self._mailbox.ask(CompactRequest())
+        assert isinstance(result, bool)
+        return result
+
     async def log(self, after: LogCursor | None = None, limit: int = DEFAULT_PAGE_LIMIT) -> LogPage:
         """Return a page of all change sets and access events of the file, in the order they came."""
         check_page_limit("log.limit", limit)
@@ -326,6 +410,38 @@ async def open_sqlite_repository(
             await writes.run(_close, writer, pool)
 
 
+async def restore_sqlite_repository(
+    backup: str | PathLike[str],
+    path: str | PathLike[str],
+    *,
+    replace: bool = False,
+    runner: BlockingRunner | None = None,
+) -> RestoreReceipt:
+    """Put a backup in the place of a repository file that nobody has open, after verifying it.
+
+    The backup is only read. The file that was there is kept beside the new one. Change tokens never fall: each
+    namespace goes on from the higher of both files, or far above when the old file cannot be read.
+
+    Args:
+        backup: what `SqliteMemoryRepository.backup` made, or any closed repository file.
+        path: the file to restore.
+        replace: whether a file may be there.
+        runner: seam for the blocking work; by default one thread.
+
+    Raises:
+        InvalidInput: there is no backup, or a file is there and `replace` is False.
+        Corruption: the backup does not verify; nothing was replaced.
+        RepositoryLocked: somebody uses the file.
+        Persistence: a file cannot be read or the folder not be written.
+
+    Cancellation: while the backup is copied and checked it ends the restore, and nothing was replaced; after
+    that the restore completes.
+    """
+    threads = runner or ThreadRunner("a3s-sqlite-restore")
+    work = functools.partial(restore_file, Path(backup), Path(path), replace=replace, check=check_cancelled)
+    return await threads.run(work)
+
+
 def _close(writer: Writer, pool: _ReaderPool) -> None:
     pool.close()
     try:
@@ -352,6 +468,8 @@ def _open_writer(path: Path, create: bool, synchronous: str, vfs: str | None) ->
                 _bring_up_to_date(db)
             key = read_meta(db, "file_key")
             assert isinstance(key, bytes)
+            # Backups come as a single file without a WAL.
+            db.execute("PRAGMA journal_mode = WAL").fetchall()
             writer = Writer(db, RowCodec(key))
             writer.finish_purge()
         except BaseException:
@@ -366,38 +484,9 @@ def _bring_up_to_date(db: apsw.Connection) -> None:
     try:
         migrate(db)
         if read_meta(db, "tokenizer") != fingerprint():
-            _rebuild_index(db)
+            rebuild_index(db)
         db.execute("COMMIT")
     except BaseException:
         if db.in_transaction:
             db.execute("ROLLBACK")
         raise
-
-
-def _rebuild_index(db: apsw.Connection) -> None:
-    """Tokenise every text anew, after the tokenizer changed."""
-    key = read_meta(db, "file_key")
-    assert isinstance(key, bytes)
-    codec = RowCodec(key)
-    namespaces: list[tuple[int]] = db.execute("SELECT ns FROM namespace").fetchall()  # type: ignore[assignment]
-    for (ns,) in namespaces:
-        lexical_index.clear(db, ns)
-        ids: list[tuple[str]] = db.execute(  # type: ignore[assignment]
-            "SELECT id FROM head WHERE ns = ? ORDER BY seq", (ns,)
-        ).fetchall()
-        # Numbers start again at 0: move the old ones out of the way of the unique index.
-        db.execute("UPDATE head SET seq = -1 - seq WHERE ns = ?", (ns,))
-        for (node_id,) in ids:
-            row = read_head_row(db, ns, node_id)
-            assert row is not None
-            head = codec.read_head(ns, node_id, row)
-            seq = lexical_index.add(
-                db,
-                ns,
-                lexical_index.hash_tokens(tokens(head.content), key),
-                status=row.status,
-                kind=row.kind,
-                updated_ns=index_time(head.updated_at),
-            )
-            db.execute("UPDATE head SET seq = ? WHERE ns = ? AND id = ?", (seq, ns, node_id))
-    db.execute("UPDATE meta SET value = ? WHERE name = 'tokenizer'", (fingerprint(),))

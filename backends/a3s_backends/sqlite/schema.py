@@ -23,10 +23,18 @@ from a3s_actors.memory.lexical import fingerprint
 from a3s_backends.sqlite import lexical_index
 from a3s_backends.sqlite.connection import connect
 
-__all__ = ["APPLICATION_ID", "SCHEMA_VERSION", "create_if_missing", "migrate", "read_meta"]
+__all__ = [
+    "APPLICATION_ID",
+    "SCHEMA_VERSION",
+    "create_if_missing",
+    "migrate",
+    "read_meta",
+    "schema_version",
+    "sync_folder",
+]
 
 APPLICATION_ID: Final = 0x61337361  # "a3sa"
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 
 _TABLES: Final = (
     "CREATE TABLE meta(name TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT ROWID",
@@ -118,7 +126,18 @@ def _create_tables(db: apsw.Connection) -> None:
         db.execute("INSERT INTO meta(name, value) VALUES (?, ?)", (name, value))
 
 
-_MIGRATIONS: Final[dict[int, Callable[[apsw.Connection], None]]] = {0: _create_tables}
+def _add_raised_tokens_and_rolled_up_events(db: apsw.Connection) -> None:
+    # How much of a change token does not come from change sets and purges of this file: restores raise it.
+    db.execute("ALTER TABLE namespace ADD COLUMN token_raised INTEGER NOT NULL DEFAULT 0")
+    # Audit events before this instant (ten bytes that sort as instants do) are kept as counts alone.
+    db.execute("ALTER TABLE namespace ADD COLUMN rolled_up BLOB")
+    db.execute("ALTER TABLE usage ADD COLUMN rolled_up INTEGER NOT NULL DEFAULT 0")
+
+
+_MIGRATIONS: Final[dict[int, Callable[[apsw.Connection], None]]] = {
+    0: _create_tables,
+    1: _add_raised_tokens_and_rolled_up_events,
+}
 """From a version to the next, each in one transaction."""
 
 
@@ -144,7 +163,7 @@ def create_if_missing(path: Path) -> bool:
             _build(building)
             with contextlib.suppress(FileExistsError):
                 os.link(building, path)
-                _sync_folder(path.parent)
+                sync_folder(path.parent)
                 return True
         finally:
             for end in ("", "-wal", "-shm", "-journal"):
@@ -166,7 +185,8 @@ def _build(path: Path) -> None:
         db.close()
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Make names in a folder durable."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(handle)

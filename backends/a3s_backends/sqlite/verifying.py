@@ -142,10 +142,11 @@ class _Namespace:
                 if row is None or row.rev < revision:
                     yield Finding(f"{where}, change set {key!r}", f"made revision {revision} of a node that lacks it")
         purges = self.db.execute("SELECT count(*) FROM purge WHERE ns = ?", (self.ns,)).get
-        if count + purges != token:
+        raised = self.db.execute("SELECT token_raised FROM namespace WHERE ns = ?", (self.ns,)).get
+        if count + purges + raised != token:
             yield Finding(where, f"{count} change sets and {purges} purges are stored, the change token counts {token}")
         for node_id, admissions, uses, events in self.db.execute(
-            "SELECT id, admissions, uses, (SELECT count(*) FROM access WHERE access.node = usage.node)"
+            "SELECT id, admissions, uses, rolled_up + (SELECT count(*) FROM access WHERE access.node = usage.node)"
             " FROM usage WHERE ns = ?",
             (self.ns,),
         ):

@@ -13,7 +13,7 @@ import attrs
 import msgspec
 
 from a3s_actors.memory.codec import canonical_change_set, equality_digest
-from a3s_actors.memory.errors import ChangeSetPurged, Corruption, IdempotencyConflict
+from a3s_actors.memory.errors import ChangeSetPurged, Corruption, IdempotencyConflict, InvalidInput
 from a3s_actors.memory.lexical import tokens
 from a3s_actors.memory.operations import ChangeSetResult, MemoryChangeSet
 from a3s_actors.memory.reference import check_access
@@ -33,6 +33,7 @@ from a3s_backends.sqlite.rows import (
     node_size,
     pack_name,
     pack_time,
+    sortable,
     unpack_name,
     unpack_time,
 )
@@ -252,6 +253,11 @@ def record_event(db: apsw.Connection, codec: RowCodec, kind: AccessKind, event: 
             return
     _check_event(db, codec, ns, kind, event)
     assert ns is not None
+    rolled_up: bytes | None = db.execute("SELECT rolled_up FROM namespace WHERE ns = ?", (ns,)).get
+    if rolled_up is not None and sortable(event.occurred_at) < rolled_up:
+        raise InvalidInput(
+            "accessEvent.occurredAt", "precedes the last audit roll-up; such events are counts alone now"
+        )
     node = db.execute(
         "INSERT INTO usage(ns, id, admissions, uses) VALUES (?1, ?2, ?3, ?4) ON CONFLICT(ns, id)"
         " DO UPDATE SET admissions = admissions + ?3, uses = uses + ?4 RETURNING node",
