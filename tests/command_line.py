@@ -9,9 +9,9 @@ from typing import Any
 import attrs
 from typer.testing import CliRunner
 
-from a3s_actors.cli import admin, app, changing, demo, files, reading, reviewing
+from a3s_actors.cli import admin, app, changing, demo, files, reading, reviewing, upkeep
 
-assert all((admin, changing, demo, files, reading, reviewing))  # imported for the commands that they register
+assert all((admin, changing, demo, files, reading, reviewing, upkeep))  # imported for the commands that they register
 
 TENANT = ["--tenant", "acme", "--principal", "alice", "--scope", "project"]
 

@@ -2,7 +2,7 @@
 
 Modules: `app` (the commands' registry and global options), `running` (from a command to an exit code), `output`
 (tables and JSON), `values` (options to kernel values), `reasons` (the texts of `--because`), `sources` (files to
-memories), and the commands: `reading`, `changing`, `reviewing`, `files`, `admin`, `demo`.
+memories), `export`, and the commands: `reading`, `changing`, `reviewing`, `files`, `admin`, `upkeep`, `demo`.
 """
 
 from __future__ import annotations

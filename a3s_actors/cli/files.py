@@ -16,6 +16,7 @@ import trio
 import typer
 
 from a3s_actors.cli.app import AsJson, command
+from a3s_actors.cli.export import is_export, read_export
 from a3s_actors.cli.output import console, emit, json_text, safe, say, table
 from a3s_actors.cli.running import BadInput, Refused, Where, error_json, exit_code
 from a3s_actors.cli.sources import Source, read_source
@@ -128,10 +129,14 @@ async def import_files(
     """Propose the memories of files: each paragraph, list item or JSONL line becomes a candidate.
 
     A memory's identity is its text: importing again adds only what is new. All files are read and checked before
-    anything is proposed.
+    anything is proposed. An export (JSONL) is loaded as it is, histories and statuses included, into its own
+    namespace, which must hold no memories.
     """
     namespace, occurred_at = where.namespace, moment("--at", at)
     chosen, labels = choice("--kind", MemoryKind, kind), labels_of(label)
+    if any(map(is_export, files)):
+        await _load_export(where, files, json=json)
+        return
     sources = [read_source(file, chosen, labels) for file in files]
     for source in sources:
         for item in source.items:
@@ -166,6 +171,22 @@ async def import_files(
     added = sum(counts.added for _, counts in rows)
     if added:
         say(f"{added} new candidates; go on with: a3s-actors review", style="dim")
+
+
+async def _load_export(where: Where, files: list[Path], *, json: bool) -> None:
+    if len(files) != 1:
+        raise BadInput("an export is imported by itself; give one file")
+    view, nodes = read_export(files[0], where.namespace)
+    async with where.open() as repository:
+        await repository.load_namespace(where.namespace, nodes)
+        request = SnapshotRequest(namespace=where.namespace, statuses=view.statuses)
+        stored = await repository.snapshot_namespace(request)
+    if stored.digest != view.digest:
+        raise Refused("what was stored is not what was exported; restore a backup and report this")
+    if json:
+        emit(json_text({"loaded": len(nodes), "digest": stored.digest}))
+    else:
+        say(f"{files[0]}: {len(nodes)} memories loaded with their histories, {stored.digest[:19]}…")
 
 
 # -- raw access --------------------------------------------------------------------------------------------------------

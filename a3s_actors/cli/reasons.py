@@ -65,6 +65,28 @@ class ReasonStore:
         with self._open(create=True) as db:
             db.execute("DELETE FROM reason WHERE uri = ?", (evidence.uri,))
 
+    def erase(self, uris: Iterable[str]) -> None:
+        """Remove reasons to the last byte; those that are not there are passed over. Raises Persistence."""
+        own = [uri for uri in uris if uri.startswith(_PREFIX)]
+        if own and self.path.exists():
+            with self._open(create=False) as db:
+                db.executemany("DELETE FROM reason WHERE uri = ?", ((uri,) for uri in own))
+                db.execute("VACUUM")
+
+    def add_from(self, other: ReasonStore) -> bool:
+        """Add the reasons of another repository's file; those that are here stay. Return whether there were any.
+
+        Raises:
+            Persistence: a file cannot be read or written.
+        """
+        if not other.path.exists():
+            return False
+        with other._open(create=False) as source:
+            rows = source.execute("SELECT uri, text FROM reason").fetchall()
+        with self._open(create=True) as db, db:
+            db.executemany("INSERT OR IGNORE INTO reason(uri, text) VALUES (?, ?)", rows)
+        return True
+
     def texts(self, evidence: Iterable[EvidenceRef]) -> dict[str, str]:
         """Return the texts that are known, by uri; also when the file is missing. Raises Persistence."""
         wanted = [item.uri for item in evidence if item.uri.startswith(_PREFIX)]

@@ -89,17 +89,20 @@ class _Namespace:
             )
             try:
                 head = self.codec.read_head(self.ns, node_id, row)
+            except Corruption as error:
+                yield Finding(error.where, error.message)
+                continue
+            hashes = hash_tokens(tokens(head.content), self.codec.key)
+            entries.append((row.seq, hashes, row.status, row.kind, index_time(head.updated_at)))
+            try:
                 self._check_columns(head, row)
                 read_node(self.db, self.codec, self.ns, head)
                 self._check_past(head, row)
                 check_graph(head, self._head)
             except Corruption as error:
                 yield Finding(error.where, error.message)
-                continue
             except MemoryRepositoryError as error:
                 yield Finding(f"{where}, node {node_id!r}", f"breaks a graph rule ({type(error).__name__}): {error}")
-            hashes = hash_tokens(tokens(head.content), self.codec.key)
-            entries.append((row.seq, hashes, row.status, row.kind, index_time(head.updated_at)))
         tallies = read_tallies(self.db, self.ns, sums)
         for status, code in STATUS_CODES.items():
             if sums[code] != tallies[code]:
