@@ -97,7 +97,6 @@ class Script:
 
     schema: str = attrs.field(validator=attrs.validators.in_([SCHEMA]))
     files: list[str]
-    starts_at: str
     activate: list[Activation]
     corroborate: list[Corroboration]
     revise: list[Revision]
