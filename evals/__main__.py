@@ -1,4 +1,4 @@
-"""`python -m evals list | bench NAME… [--all] [--json FILE] [--html FILE]`."""
+"""`python -m evals list | bench NAME… [--all] [--json FILE] [--html FILE] | faults NAME [--stride N] [--seed N]`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from evals.bench import BENCHES
+from evals.faults import FAULTS
 from evals.report import to_html, to_json, to_table
 
 
@@ -21,11 +22,21 @@ def main(arguments: list[str] | None = None) -> int:
     bench.add_argument("--scale", type=float, default=1.0, help="size of the data relative to the full one (default 1)")
     bench.add_argument("--json", type=Path, metavar="FILE", help="also write the figures as JSON")
     bench.add_argument("--html", type=Path, metavar="FILE", help="also write one page that needs no network")
+    faults = commands.add_parser("faults", help="provoke faults and check what has to hold")
+    faults.add_argument("names", nargs="+", metavar="NAME", choices=list(FAULTS), help=f"of: {', '.join(FAULTS)}")
+    faults.add_argument("--stride", type=int, default=1, help="try each N-th place only (default: every one)")
+    faults.add_argument("--seed", type=int, default=0, help="chooses what is not enumerated (default 0)")
+    faults.add_argument("--seconds", type=float, default=60.0, help="how long timed runs last (default 60)")
+    faults.add_argument("--json", type=Path, metavar="FILE", help="also write the counts as JSON")
     options = parser.parse_args(arguments)
     if options.command == "list":
         for name, (description, _) in BENCHES.items():
-            print(f"bench {name:10} {description}")
+            print(f"bench  {name:10} {description}")
+        for name, (description, _) in FAULTS.items():
+            print(f"faults {name:10} {description}")
         return 0
+    if options.command == "faults":
+        return _faults(options)
     names = list(BENCHES) if options.all else options.names
     unknown = [name for name in names if name not in BENCHES]
     if unknown or not names:
@@ -43,6 +54,15 @@ def main(arguments: list[str] | None = None) -> int:
     if options.html:
         options.html.write_text(to_html(rows), encoding="utf-8")
     return 0
+
+
+def _faults(options: argparse.Namespace) -> int:
+    reports = [FAULTS[name][1](max(1, options.stride), options.seed, options.seconds) for name in options.names]
+    for report in reports:
+        print(report.to_text())
+        if options.json:
+            options.json.write_text(report.to_json(), encoding="utf-8")
+    return int(any(report.failures for report in reports))
 
 
 if __name__ == "__main__":

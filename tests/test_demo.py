@@ -29,9 +29,13 @@ def test_the_log_is_a_real_working_log_in_two_languages() -> None:
 
 def test_every_memory_that_the_script_names_is_in_the_log_exactly_once() -> None:
     named = [
-        *(step.memory for step in [*SCRIPT.activate, *SCRIPT.corroborate, *SCRIPT.revise, *SCRIPT.tombstone]),
+        *(step.memory for step in SCRIPT.activate),
+        *(step.memory for step in SCRIPT.corroborate),
+        *(step.memory for step in SCRIPT.revise),
+        *(step.memory for step in SCRIPT.tombstone),
         *(text for step in SCRIPT.supersede for text in (step.old, step.new)),
-        *(text for step in [*SCRIPT.conflict, *SCRIPT.relate] for text in (step.a, step.b)),
+        *(text for step in SCRIPT.conflict for text in (step.a, step.b)),
+        *(text for pair in SCRIPT.relate for text in (pair.a, pair.b)),
     ]
     assert [text for text in named if TEXTS[text] != 1] == []
     activated = [step.memory for step in SCRIPT.activate]

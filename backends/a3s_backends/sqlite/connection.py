@@ -25,16 +25,41 @@ BUSY_SECONDS: Final = 10.0
 """How long a writer waits for another process before it gives up."""
 
 
+VFS_NAME: Final = "a3s-whole-reads"
+"""The VFS under every repository: page checksums, and no read that is silently cut short."""
+
+
+class _WholeFile(apsw.VFSFile):
+    def xRead(self, amount: int, offset: int) -> bytes:  # noqa: N802 - SQLite's name
+        data = super().xRead(amount, offset)
+        if len(data) < amount and super().xFileSize() > offset + len(data):
+            raise apsw.IOError("a read gave fewer bytes than the file has")
+        return data
+
+
+class _WholeReads(apsw.VFS):
+    def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:  # noqa: N802
+        if flags[0] & (apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_WAL):
+            return _WholeFile("cksmvfs", name, flags)
+        return super().xOpen(name, flags)
+
+
 @functools.cache
-def _checksum_vfs() -> str:
+def _install_vfs() -> _WholeReads:
     # Registers SQLite's checksum VFS for the process: each page carries a checksum that is verified when it
-    # is read. integrity_check alone does not notice a flipped bit in a row.
+    # is read. integrity_check alone does not notice a flipped bit in a row. What neither notices is a read that
+    # gives fewer bytes than there are: SQLite takes the rest for zeros, and would build on them.
     db = apsw.Connection(":memory:")
     try:
         apsw.sqlite_extra.load(db, "cksumvfs")
     finally:
         db.close()
-    return "cksmvfs"
+    return _WholeReads(VFS_NAME, base="cksmvfs")
+
+
+def _vfs() -> str:
+    _install_vfs()
+    return VFS_NAME
 
 
 def connect(
@@ -56,7 +81,7 @@ def connect(
     name = str(path)
     if immutable:
         name, mode = f"file:{quote(name)}?immutable=1", mode | apsw.SQLITE_OPEN_URI
-    db = apsw.Connection(name, flags=mode | apsw.SQLITE_OPEN_NOFOLLOW, vfs=vfs or _checksum_vfs())
+    db = apsw.Connection(name, flags=mode | apsw.SQLITE_OPEN_NOFOLLOW, vfs=vfs or _vfs())
     try:
         _wait_fairly(db)
         _keep_strict(db)
