@@ -17,6 +17,10 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
 class BlockingRunner(Protocol):
     """Runs blocking functions so that the event loop goes on."""
 
@@ -59,7 +63,7 @@ class ThreadRunner(BlockingRunner):
     """
 
     def __init__(self, name: str, threads: int = 1) -> None:
-        if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+        if not _is_count(threads):
             raise ValueError("threads: must be a whole number of at least 1")
         self.name = name
         self.threads = threads

@@ -130,7 +130,7 @@ class Lifetime:
             with self._serve_scope:
                 await self._serve()
         except BaseException as exc:  # noqa: BLE001 - kept, and raised from the block
-            self._failure = _without_end(exc, self.name)
+            self._failure = _without_end(exc, self._mailbox.name)
         self._ended.set()
         if self._failure is None:
             if self._state is not LifeState.CLOSING:
@@ -259,11 +259,11 @@ def _raise(name: str, failures: list[BaseException]) -> None:
         del exception, context  # no cycle through this frame
 
 
-def _without_end(exc: BaseException, name: str) -> BaseException | None:
+def _without_end(exc: BaseException, mailbox: str) -> BaseException | None:
     """Return what is left of `exc` when the normal end of the mailbox is taken away."""
 
     def is_end(leaf: BaseException) -> bool:
-        return isinstance(leaf, EndOfMailbox) and leaf.actor == name
+        return isinstance(leaf, EndOfMailbox) and leaf.actor == mailbox
 
     if isinstance(exc, BaseExceptionGroup):
         return exc.split(is_end)[1]

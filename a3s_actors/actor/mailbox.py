@@ -25,6 +25,10 @@ M = TypeVar("M")
 R = TypeVar("R")
 
 
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
 @attrs.frozen(kw_only=True)
 class MailboxStatistics:
     """A mailbox at one moment.
@@ -163,7 +167,7 @@ class Mailbox(Generic[M, R]):
     def __init__(self, name: str, capacity: int = 1024, error: Callable[[str], Exception] | None = None) -> None:
         if not name:
             raise ValueError("name: must not be empty")
-        if isinstance(capacity, bool) or not isinstance(capacity, int) or capacity < 1:
+        if not _is_count(capacity):
             raise ValueError("capacity: must be a whole number of at least 1")
         self.name = name
         self.capacity = capacity
