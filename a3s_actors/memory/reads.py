@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from a3s_actors.memory import limits
-from a3s_actors.memory._checks import as_frozenset, check_text, instance_of, whole
+from a3s_actors.memory._checks import as_frozenset, check_text, check_whole, instance_of, whole
 from a3s_actors.memory.errors import InvalidInput, LimitExceeded
 from a3s_actors.memory.lexical import has_alphanumeric
 from a3s_actors.memory.values import (
@@ -204,6 +204,23 @@ def check_node_id(value: object) -> str:
     """Refuse what cannot be a node id; for the reads that take one bare."""
     check_text("nodeId", value, limits.MAX_IDENTIFIER_BYTES)
     assert isinstance(value, str)
+    return value
+
+
+def check_type(field: str, value: object, kind: type) -> None:
+    """Refuse an argument of another type with an error that names the field.
+
+    Raises:
+        InvalidInput: it is not a `kind`.
+    """
+    if not isinstance(value, kind):
+        raise InvalidInput(field, f"must be a {kind.__name__}, not {type(value).__name__}")
+
+
+def check_after(field: str, value: object) -> int:
+    """Refuse a cursor that is no whole number from 0."""
+    check_whole(field, value, 0)
+    assert isinstance(value, int)
     return value
 
 

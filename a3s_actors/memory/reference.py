@@ -43,6 +43,7 @@ from a3s_actors.memory.reads import (
     NamespaceChangeToken,
     NodePage,
     ScanRequest,
+    check_after,
     check_node_id,
     check_page_limit,
 )
@@ -303,6 +304,7 @@ class ReferenceState:
     def history(self, namespace: MemoryNamespace, node_id: str, after: int, limit: int) -> HistoryPage:
         """Return revisions `after`+1 onwards, the current one last. Raises NodeNotFound."""
         check_node_id(node_id)
+        check_after("history.after", after)
         check_page_limit("history.limit", limit)
         space = self._spaces.get(namespace, _EMPTY)
         if node_id not in space.heads:
@@ -366,6 +368,7 @@ class ReferenceState:
         self, namespace: MemoryNamespace, node_id: str | None, after: AccessCursor, limit: int
     ) -> AccessPage:
         """Return one page of access events in the order of arrival."""
+        check_after("accessEvents.after", after)
         check_page_limit("accessEvents.limit", limit)
         found = (
             record

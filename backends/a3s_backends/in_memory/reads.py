@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import trio
 
-from a3s_actors.memory.errors import InvalidInput, RepositoryClosed
+from a3s_actors.memory.errors import RepositoryClosed
 from a3s_actors.memory.limits import DEFAULT_PAGE_LIMIT
 from a3s_actors.memory.reads import (
     AccessCursor,
@@ -21,22 +21,13 @@ from a3s_actors.memory.reads import (
     NodePage,
     ScanRequest,
     check_node_id,
+    check_type,
 )
 from a3s_actors.memory.reference import ReferenceState
 from a3s_actors.memory.snapshot import NamespaceSnapshot, SnapshotRequest
 from a3s_actors.memory.values import MemoryNamespace, MemoryNode, NodeHead, UsageSummary
 
-__all__ = ["ReferenceReads", "check_type"]
-
-
-def check_type(field: str, value: object, kind: type) -> None:
-    """Refuse an argument of another type with an error that names the field.
-
-    Raises:
-        InvalidInput: it is not a `kind`.
-    """
-    if not isinstance(value, kind):
-        raise InvalidInput(field, f"must be a {kind.__name__}, not {type(value).__name__}")
+__all__ = ["ReferenceReads"]
 
 
 class ReferenceReads:

@@ -9,9 +9,10 @@ import trio
 
 from a3s_actors.memory.operations import ChangeSetResult, MemoryChangeSet
 from a3s_actors.memory.purge import MemoryPurge, PurgeReceipt
+from a3s_actors.memory.reads import check_type
 from a3s_actors.memory.reference import ReferenceState
 from a3s_actors.memory.values import AccessEvent, AccessKind
-from a3s_backends.in_memory.reads import ReferenceReads, check_type
+from a3s_backends.in_memory.reads import ReferenceReads
 
 __all__ = ["InMemoryRepository", "open_in_memory_repository"]
 

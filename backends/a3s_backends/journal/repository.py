@@ -19,9 +19,10 @@ from a3s_actors.actor import BlockingRunner, Mailbox, ThreadRunner, check_cancel
 from a3s_actors.memory.errors import RepositoryClosed
 from a3s_actors.memory.operations import ChangeSetResult, MemoryChangeSet
 from a3s_actors.memory.purge import MemoryPurge, PurgeReceipt
+from a3s_actors.memory.reads import check_type
 from a3s_actors.memory.reference import ReferenceState
 from a3s_actors.memory.values import AccessEvent, AccessKind
-from a3s_backends.in_memory.reads import ReferenceReads, check_type
+from a3s_backends.in_memory.reads import ReferenceReads
 from a3s_backends.journal.file import JOURNAL_NAME, JournalFile, Sync
 from a3s_backends.journal.format import JournalEvent
 from a3s_backends.journal.writing import Writer, WriteRequest, publish, replay

@@ -35,8 +35,10 @@ from a3s_actors.memory.reads import (
     NamespaceChangeToken,
     NodePage,
     ScanRequest,
+    check_after,
     check_node_id,
     check_page_limit,
+    check_type,
 )
 from a3s_actors.memory.snapshot import NamespaceSnapshot, SnapshotRequest
 from a3s_actors.memory.timestamps import Timestamp
@@ -173,24 +175,24 @@ class SqliteMemoryRepository:
 
     async def apply(self, change_set: MemoryChangeSet) -> ChangeSetResult:
         """See `MemoryRepository.apply`. Synced before it returns."""
-        _check_type("changeSet", change_set, MemoryChangeSet)
+        check_type("changeSet", change_set, MemoryChangeSet)
         result = await self._mailbox.ask(ApplyRequest.of(change_set))
         assert isinstance(result, ChangeSetResult)
         return result
 
     async def record_admission(self, event: AccessEvent) -> None:
         """See `MemoryRepository.record_admission`. Synced before it returns."""
-        _check_type("accessEvent", event, AccessEvent)
+        check_type("accessEvent", event, AccessEvent)
         await self._mailbox.ask(EventRequest(AccessKind.ADMISSION, event))
 
     async def record_use(self, event: AccessEvent) -> None:
         """See `MemoryRepository.record_use`. Synced before it returns."""
-        _check_type("accessEvent", event, AccessEvent)
+        check_type("accessEvent", event, AccessEvent)
         await self._mailbox.ask(EventRequest(AccessKind.USE, event))
 
     async def purge(self, purge: MemoryPurge) -> PurgeReceipt:
         """See `MemoryRepository.purge`. Rewrites the file, so it takes time in proportion to its size."""
-        _check_type("purge", purge, MemoryPurge)
+        check_type("purge", purge, MemoryPurge)
         receipt = await self._mailbox.ask(PurgeRequest(purge))
         assert isinstance(receipt, PurgeReceipt)
         return receipt
@@ -199,21 +201,26 @@ class SqliteMemoryRepository:
 
     async def get(self, namespace: MemoryNamespace, node_id: str) -> MemoryNode | None:
         """See `MemoryRepository.get`."""
+        check_type("namespace", namespace, MemoryNamespace)
         return await self._read(self._reads.get, namespace, check_node_id(node_id))
 
     async def get_heads(self, namespace: MemoryNamespace, node_ids: Iterable[str]) -> dict[str, NodeHead]:
         """See `MemoryRepository.get_heads`."""
+        check_type("namespace", namespace, MemoryNamespace)
         return await self._read(self._reads.get_heads, namespace, [check_node_id(node_id) for node_id in node_ids])
 
     async def history(
         self, namespace: MemoryNamespace, node_id: str, after: int = 0, limit: int = DEFAULT_PAGE_LIMIT
     ) -> HistoryPage:
         """See `MemoryRepository.history`."""
+        check_type("namespace", namespace, MemoryNamespace)
+        check_after("history.after", after)
         check_page_limit("history.limit", limit)
         return await self._read(self._reads.history, namespace, check_node_id(node_id), after, limit)
 
     async def scan(self, request: ScanRequest) -> NodePage:
         """See `MemoryRepository.scan`."""
+        check_type("scan", request, ScanRequest)
         return await self._read(self._reads.scan, request)
 
     async def namespaces(self) -> tuple[MemoryNamespace, ...]:
@@ -222,18 +229,22 @@ class SqliteMemoryRepository:
 
     async def query(self, query: MemoryQuery) -> tuple[MemoryHit, ...]:
         """See `MemoryRepository.query`. Answered from the index; each hit is checked against its text."""
+        check_type("query", query, MemoryQuery)
         return await self._read(self._reads.query, query)
 
     async def snapshot_namespace(self, request: SnapshotRequest) -> NamespaceSnapshot:
         """See `MemoryRepository.snapshot_namespace`. Checks every row and the recorded sums."""
+        check_type("snapshot", request, SnapshotRequest)
         return await self._read(self._reads.snapshot, request)
 
     async def namespace_change_token(self, namespace: MemoryNamespace) -> NamespaceChangeToken:
         """See `MemoryRepository.namespace_change_token`."""
+        check_type("namespace", namespace, MemoryNamespace)
         return await self._read(self._reads.change_token, namespace)
 
     async def usage_summary(self, namespace: MemoryNamespace, node_id: str) -> UsageSummary:
         """See `MemoryRepository.usage_summary`."""
+        check_type("namespace", namespace, MemoryNamespace)
         return await self._read(self._reads.usage_summary, namespace, check_node_id(node_id))
 
     async def access_events(
@@ -244,6 +255,8 @@ class SqliteMemoryRepository:
         limit: int = DEFAULT_PAGE_LIMIT,
     ) -> AccessPage:
         """See `MemoryRepository.access_events`."""
+        check_type("namespace", namespace, MemoryNamespace)
+        check_after("accessEvents.after", after)
         check_page_limit("accessEvents.limit", limit)
         wanted = None if node_id is None else check_node_id(node_id)
         return await self._read(self._reads.access_events, namespace, wanted, after, limit)
@@ -295,7 +308,7 @@ class SqliteMemoryRepository:
 
         Cancellation: as for `apply`.
         """
-        _check_type("namespace", namespace, MemoryNamespace)
+        check_type("namespace", namespace, MemoryNamespace)
         whole = tuple(nodes)
         result = await self._mailbox.ask(UpkeepRequest(lambda db, codec: load_namespace(db, codec, namespace, whole)))
         assert isinstance(result, NamespaceChangeToken)
@@ -309,8 +322,8 @@ class SqliteMemoryRepository:
 
         Cancellation: as for `apply`.
         """
-        _check_type("namespace", namespace, MemoryNamespace)
-        _check_type("before", before, Timestamp)
+        check_type("namespace", namespace, MemoryNamespace)
+        check_type("before", before, Timestamp)
         result = await self._mailbox.ask(UpkeepRequest(lambda db, _codec: roll_up(db, namespace, before)))
         assert isinstance(result, int)
         return result
@@ -337,11 +350,6 @@ class SqliteMemoryRepository:
         """Return a page of all change sets and access events of the file, in the order they came."""
         check_page_limit("log.limit", limit)
         return await self._read(read_log, after or LogCursor(), limit)
-
-
-def _check_type(field: str, value: object, kind: type) -> None:
-    if not isinstance(value, kind):
-        raise InvalidInput(field, f"must be a {kind.__name__}, not {type(value).__name__}")
 
 
 @asynccontextmanager
