@@ -46,7 +46,7 @@ def unit_interval(field: str) -> Callable[[Any], float]:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise InvalidInput(field, f"must be a number, not {type(value).__name__}")
         # Rounded first: what is kept is what counts.
-        kept = float32(float(value)) if math.isfinite(value) and -1.0 <= value <= 2.0 else math.nan
+        kept = float32(float(value)) if -1.0 <= value <= 2.0 else math.nan
         if not 0.0 <= kept <= 1.0:
             raise InvalidInput(field, "must be a finite number from 0 to 1")
         return kept

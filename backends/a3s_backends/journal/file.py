@@ -15,10 +15,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO, Final
 
-import structlog
-
 from a3s_actors.actor import LeaseHeld, hold_file_lock
 from a3s_actors.memory.errors import Persistence, RepositoryLocked
+from a3s_backends._events import warn
 from a3s_backends.journal.reading import JournalReader
 
 __all__ = ["JOURNAL_NAME", "LOCK_NAME", "JournalFile", "Sync"]
@@ -29,8 +28,6 @@ NEW_NAME: Final = "memory-v2.journal.new"
 
 Sync = Callable[[int], object]
 """Makes what was written to a file descriptor durable, or raises OSError; by default `os.fsync`."""
-
-_log = structlog.get_logger("a3s_backends.journal")
 
 
 class JournalFile:
@@ -81,7 +78,12 @@ class JournalFile:
             file._length = reader.end
             if reader.torn_tail is not None:
                 file._cut(reader.end)
-                _log.warning("journal_torn_line_cut", offset=reader.torn_tail.offset, size=reader.torn_tail.size)
+                warn(
+                    "a3s_backends.journal",
+                    "journal_torn_line_cut",
+                    offset=reader.torn_tail.offset,
+                    size=reader.torn_tail.size,
+                )
             file._owned = owned.pop_all()
             return file
 

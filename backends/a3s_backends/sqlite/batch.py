@@ -15,11 +15,11 @@ from collections.abc import Sequence
 import apsw
 import attrs
 import outcome
-import structlog
 
 from a3s_actors.memory.errors import MemoryRepositoryError
 from a3s_actors.memory.operations import ChangeSetResult
 from a3s_actors.memory.purge import PurgeReceipt
+from a3s_backends._events import warn
 from a3s_backends.sqlite.connection import storage_errors
 from a3s_backends.sqlite.lexical_schema import LexicalIndexDamaged
 from a3s_backends.sqlite.purging import PurgeRequest, bytes_pending, finish_purge, purge_rows
@@ -38,7 +38,6 @@ class CompactRequest:
 WriteRequest = ApplyRequest | EventRequest | PurgeRequest | UpkeepRequest | CompactRequest
 WriteResult = ChangeSetResult | PurgeReceipt | UpkeepResult | bool | None
 WriteOutcome = outcome.Outcome[WriteResult]
-_log = structlog.get_logger("a3s_backends.sqlite")
 
 
 @attrs.define(eq=False)
@@ -84,7 +83,7 @@ class Writer:
         try:
             return not bytes_pending(self.db) or finish_purge(self.db)
         except apsw.Error as error:
-            _log.warning("sqlite.purge_unfinished", error=type(error).__name__)
+            warn("a3s_backends.sqlite", "sqlite_purge_unfinished", error=type(error).__name__)
             return False
 
     def _transaction(self, requests: Sequence[WriteRequest]) -> list[WriteOutcome] | None:

@@ -144,7 +144,7 @@ def as_repository_error(operation: str, error: apsw.Error) -> MemoryRepositoryEr
         return Persistence(operation, "the disk is full; nothing of this operation was stored")
     if isinstance(error, apsw.ReadOnlyError):
         return Persistence(operation, "the file or its folder cannot be written; check permissions")
-    if isinstance(error, apsw.CantOpenError):
+    if isinstance(error, apsw.CantOpenError) or extended == apsw.SQLITE_OK_SYMLINK:
         return Persistence(operation, "the file cannot be opened; check path and permissions (no symbolic links)")
     return Persistence(operation, f"SQLite failed ({type(error).__name__}, code {extended})")
 

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Concatenate, Final, Literal, ParamSpec, TypeVar
 
 import apsw
-import structlog
 import trio
 
 from a3s_actors.actor import BlockingRunner, Mailbox, ThreadRunner, check_cancelled, open_actor
@@ -50,6 +49,7 @@ from a3s_actors.memory.values import (
     NodeHead,
     UsageSummary,
 )
+from a3s_backends._events import warn
 from a3s_backends.sqlite.backup import BackupReceipt, RestoreReceipt, backup_file, restore_file
 from a3s_backends.sqlite.batch import CompactRequest, Writer, WriteRequest, WriteResult
 from a3s_backends.sqlite.connection import arm, connect, storage_errors
@@ -71,7 +71,6 @@ T = TypeVar("T")
 
 _MAX_BATCH: Final = 256
 _READERS: Final = 3
-_log = structlog.get_logger("a3s_backends.sqlite")
 
 
 class _ReaderPool:
@@ -458,7 +457,7 @@ def _close(writer: Writer, pool: _ReaderPool) -> None:
             writer.db.close()
     except Persistence as error:
         # All commits are durable already; what failed is tidying up the WAL.
-        _log.warning("sqlite_close_failed", error=str(error))
+        warn("a3s_backends.sqlite", "sqlite_close_failed", error=str(error))
 
 
 def _open_writer(path: Path, create: bool, synchronous: str, vfs: str | None) -> Writer:
