@@ -6,8 +6,10 @@ node, from which the identity is computed; values are decoded when they are read
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import attrs
@@ -16,8 +18,8 @@ import msgspec
 from a3s_actors.memory import limits
 from a3s_actors.memory._checks import instance_of, whole
 from a3s_actors.memory.codec import namespace_json, node_json, statuses_json
-from a3s_actors.memory.decoding import decode
 from a3s_actors.memory.errors import Corruption, LimitExceeded, MemoryRepositoryError
+from a3s_actors.memory.fast_decoding import decode_node
 from a3s_actors.memory.reads import NamespaceChangeToken, some_status, to_statuses
 from a3s_actors.memory.values import MemoryNamespace, MemoryNode, MemoryStatus
 
@@ -171,7 +173,8 @@ class NamespaceSnapshot:
         Raises:
             Corruption: the bytes are no canonical node.
         """
-        return tuple(_decode_node(data) for data in self.node_bytes)
+        with _collection_off():
+            return tuple([_decode_node(data) for data in self.node_bytes])
 
     def verify(self, request: SnapshotRequest) -> None:
         """Recompute order, shape, bytes and digest; a backend's own claim is never trusted.
@@ -222,8 +225,20 @@ class NamespaceSnapshot:
         return nodes
 
 
+@contextlib.contextmanager
+def _collection_off() -> Iterator[None]:
+    # Making very many objects that all stay makes the collector look at all of them again and again.
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
 def _decode_node(data: bytes) -> MemoryNode:
     try:
-        return decode(data, MemoryNode)
+        return decode_node(data)
     except MemoryRepositoryError as error:
         raise Corruption("snapshot node", f"is no node ({type(error).__name__})") from None

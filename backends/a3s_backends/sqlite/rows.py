@@ -10,8 +10,8 @@ from typing import Final
 import attrs
 
 from a3s_actors.memory.codec import head_json, revision_json
-from a3s_actors.memory.decoding import decode
 from a3s_actors.memory.errors import Corruption, MemoryRepositoryError
+from a3s_actors.memory.fast_decoding import decode_head, decode_revision
 from a3s_actors.memory.timestamps import Timestamp
 from a3s_actors.memory.values import AccessKind, MemoryKind, MemoryStatus, NodeHead, NodeRevision
 
@@ -79,7 +79,7 @@ class RowCodec:
         """
         self.check_head(ns, node_id, row)
         try:
-            return decode(row.json, NodeHead)
+            return decode_head(row.json)
         except MemoryRepositoryError:
             raise Corruption(f"namespace {ns}, node {node_id!r}", "the row is no node") from None
 
@@ -115,7 +115,7 @@ class RowCodec:
         """
         self.check_rev(ns, node_id, rev, digest, json)
         try:
-            return decode(json, NodeRevision)
+            return decode_revision(json)
         except MemoryRepositoryError:
             raise Corruption(f"namespace {ns}, node {node_id!r}", f"revision {rev} is no revision") from None
 
