@@ -79,7 +79,7 @@ SAMPLE = json.loads(
 
 
 def both(data: bytes) -> tuple[Any, Any]:
-    outcomes = []
+    outcomes: list[Any] = []
     for call in (decode_node, lambda each: decode(each, MemoryNode)):
         try:
             outcomes.append(call(data))

@@ -167,7 +167,44 @@ def to_timestamp(value: TimeLike) -> Timestamp:
 
 
 @functools.lru_cache(maxsize=4096)
+def _day_seconds(text: str) -> int | None:
+    """Seconds from the epoch to a day of the form 2026-01-31; None for what is none, the slow way says why."""
+    if re.fullmatch(r"\d{4}-\d\d-\d\d", text, re.ASCII) is None:
+        return None
+    year, month, day = int(text[:4]), int(text[5:7]), int(text[8:])
+    if not 1 <= month <= 12 or not 1 <= day <= _month_days(year, month):
+        return None
+    return _days_from_civil(year, month, day) * _DAY
+
+
+@functools.lru_cache(maxsize=4096)
+def _clock_seconds(text: str) -> int | None:
+    """Seconds from midnight to a time of the form 23:59:59; None for what is none, and for leap seconds."""
+    if re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d:[0-5]\d", text, re.ASCII) is None:
+        return None
+    return int(text[:2]) * 3600 + int(text[3:5]) * 60 + int(text[6:])
+
+
+def _parse_canonical(text: str) -> int | None:
+    """Read the form that is stored, several times as fast; None for any other."""
+    if len(text) < 20 or text[10] != "T" or text[-1] != "Z" or not text.isascii():
+        return None
+    day, clock = _day_seconds(text[:10]), _clock_seconds(text[11:19])
+    if day is None or clock is None:
+        return None
+    digits = text[20:-1]
+    if len(text) == 20:
+        return (day + clock) * _NANOS
+    if text[19] != "." or not digits.isdigit() or len(digits) > 9:
+        return None
+    return (day + clock) * _NANOS + int(digits.ljust(9, "0"))
+
+
+@functools.lru_cache(maxsize=4096)
 def _parse(text: str) -> tuple[int, bool]:
+    canonical = _parse_canonical(text)
+    if canonical is not None:
+        return canonical, False
     match = _RFC3339.fullmatch(text)
     if match is None:
         raise InvalidInput("timestamp", "write RFC 3339 with an offset, as 2026-01-31T08:00:00.5Z")

@@ -42,7 +42,7 @@ from a3s_backends.sqlite.rows import (
     ZERO_DIGESTS,
     HeadRow,
     RowCodec,
-    add_digests,
+    digest_sum,
     node_size,
     order_key,
     unpack_name,
@@ -267,7 +267,7 @@ class Reads:
 
     def _whole_nodes(self, db: apsw.Connection, ns: int, tallies: dict[int, tuple[int, int, bytes]]) -> Iterator[bytes]:
         """Yield the canonical JSON of all nodes of the given statuses, in id order, and check their sums."""
-        seen = dict.fromkeys(tallies, (0, 0, ZERO_DIGESTS))
+        seen = {status: [0, 0, 0] for status in tallies}
         history = _History(db, ns)
         for place, (node_id, *columns) in enumerate(
             db.execute(f"SELECT id, {HEAD_COLUMNS} FROM head WHERE ns = ? ORDER BY id", (ns,))  # noqa: S608
@@ -279,17 +279,20 @@ class Reads:
                 continue
             self.codec.check_head(ns, node_id, row)
             fragments = []
-            digests = [row.digest]
+            digests = int.from_bytes(row.digest)
             for rev, digest, json in history.of(node_id) if row.rev > 1 else ():
                 self.codec.check_rev(ns, node_id, rev, digest, json)
                 fragments.append(json)
-                digests.append(digest)
+                digests += int.from_bytes(digest)
             if len(fragments) != row.rev - 1:
                 raise Corruption(f"namespace {ns}, node {node_id!r}", "its history is not complete")
-            nodes, size, total = seen[row.status]
-            seen[row.status] = (nodes + 1, size + node_size(row), add_digests(total, *digests))
+            sums = seen[row.status]
+            sums[0] += 1
+            sums[1] += node_size(row)
+            sums[2] += digests
             yield row.json[:-1] + b',"history":[' + b",".join(fragments) + b"]}"
-        if seen != tallies:
+        found = {status: (nodes, size, digest_sum(total)) for status, (nodes, size, total) in seen.items()}
+        if found != tallies:
             raise Corruption(f"namespace {ns}", "its rows do not add up to the recorded sums; some are lost or foreign")
 
     def change_token(self, db: apsw.Connection, namespace: MemoryNamespace) -> NamespaceChangeToken:

@@ -191,7 +191,7 @@ def store_node(
     db.execute(
         "INSERT OR REPLACE INTO head(ns, id, seq, rev, status, kind, updated, past_bytes, past_digests, digest, json)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (ns, node_id, *attrs.astuple(row)),
+        (ns, node_id, *row),
     )
     if old is not None:
         tally.add(old, -1)
