@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import random
 import subprocess
 import sys
@@ -12,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import attrs
 import trio
 
-from a3s_actors.memory import MemoryQuery, SnapshotRequest
+from a3s_actors.memory import AccessEvent, Create, MemoryChangeSet, MemoryQuery, SnapshotRequest, Timestamp
 from a3s_backends.sqlite import open_sqlite_repository
 from evals.bench.corpus import NAMESPACE, change_sets, texts
 from evals.report import Row, median, p95
@@ -32,6 +35,8 @@ def run(scale: float) -> Iterator[Row]:
         yield from trio.run(_query, place, small, large)
         yield from trio.run(_snapshot, place, small, large)
         yield from trio.run(_apply, place)
+        yield from _disk()
+        yield from trio.run(_admissions, place)
         yield from _opening(place / "large", large)
         yield from _imports()
 
@@ -70,6 +75,16 @@ async def _query(place: Path, small: int, large: int) -> list[Row]:
             rows.append(
                 Row(name="lexical query, first after opening, p95", value=p95(firsts), unit="ms", target=25, note=first)
             )
+    stale = await _after_another_wrote(place / "large", queries[20:40])
+    rows.append(
+        Row(
+            name="lexical query, first after another process wrote, p95",
+            value=p95(stale),
+            unit="ms",
+            target=25,
+            note=f"{large} nodes, p50 {median(stale):.2f} ms",
+        )
+    )
     growth = median(warm["large"]) / median(warm["small"])
     rows.append(
         Row(
@@ -82,6 +97,25 @@ async def _query(place: Path, small: int, large: int) -> list[Row]:
         )
     )
     return rows
+
+
+async def _after_another_wrote(path: Path, queries: list[str]) -> list[float]:
+    # Another opening shares nothing with the first, no more than another process does.
+    times = []
+    async with open_sqlite_repository(path) as repository, open_sqlite_repository(path) as other:
+        for number, query in enumerate(queries):
+            await repository.query(_question(query))
+            node = next(iter(change_sets(1, size=1, seed=900 + number)))
+            await other.apply(_renamed(node, f"other-{number}"))
+            times.append(await _timed(lambda q=query: repository.query(_question(q))))  # type: ignore[misc]
+    return times
+
+
+def _renamed(change_set: MemoryChangeSet, name: str) -> MemoryChangeSet:
+    (operation,) = change_set.operations
+    assert isinstance(operation, Create)
+    node = attrs.evolve(operation.node, id=name)
+    return attrs.evolve(change_set, idempotency_key=name, operations=(Create(node),))
 
 
 def _question(text: str) -> MemoryQuery:
@@ -166,6 +200,51 @@ async def _apply(place: Path) -> list[Row]:
             note=f"{median(many):.0f}/s",
         ),
     ]
+
+
+def _disk() -> Iterator[Row]:
+    figures = json.loads(_child("-m", "evals.bench.disk"))
+    yield Row(
+        name="syncs a change set, 64 callers",
+        value=figures["syncs"],
+        unit="",
+        target=1 / 16,
+        note="counted below SQLite",
+    )
+    yield Row(
+        name="apply, 64 callers, a disk of 5 ms a sync",
+        value=figures["many"] / figures["one"],
+        unit="x one caller",
+        target=12,
+        at_most=False,
+        baseline=f"one caller {figures['one']:.0f}/s",
+        note=f"{figures['many']:.0f}/s",
+    )
+
+
+async def _admissions(place: Path) -> list[Row]:
+    count = 5000
+    path = place / "admissions"
+    async with open_sqlite_repository(path, synchronous="NORMAL") as repository:
+        (change_set,) = change_sets(1, size=1)
+        (node,) = (await repository.apply(change_set)).nodes
+        await repository.compact()
+        before = path.stat().st_size
+        for number in range(count):
+            names = [hashlib.sha256(f"{kind}{number}".encode()).hexdigest() for kind in ("event", "context")]
+            await repository.record_admission(
+                AccessEvent(
+                    id=f"a3s-code-admission-{names[0]}",
+                    namespace=node.namespace,
+                    node_id=node.id,
+                    node_revision=node.revision,
+                    occurred_at=Timestamp(node.updated_at.ns + number),
+                    context_id=f"a3s-code-context-v2-{names[1]}",
+                )
+            )
+        await repository.compact()
+        size = (path.stat().st_size - before) / count
+    return [Row(name="bytes an admission", value=size, unit="bytes", target=300, note=f"{count} admissions, indexed")]
 
 
 async def _apply_all(repository: Any, sets: list[Any]) -> None:

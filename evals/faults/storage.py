@@ -146,6 +146,7 @@ Answers = dict[str, Any]
 async def _work(repository: SqliteMemoryRepository, answers: Answers) -> None:
     """Do all steps; keep each answer, and each typed error as itself. Anything else is raised."""
     steps = _workload()
+    await trio.lowlevel.checkpoint()
 
     async def one(step: _Step) -> None:
         try:
@@ -235,7 +236,7 @@ async def _one(disk: FaultyDisk, template: Path, folder: Path, fault: Fault, see
     path = _fresh(template, folder)
     answers: Answers = {}
     disk.arm(fault)
-    with trio.fail_after(_SECONDS):
+    with trio.fail_after(_SECONDS):  # noqa: ASYNC912 - opening is one
         try:
             async with open_sqlite_repository(path, create=False) as repository:
                 await _work(repository, answers)
