@@ -129,7 +129,7 @@ class Lifetime:
         try:
             with self._serve_scope:
                 await self._serve()
-        except BaseException as exc:  # noqa: BLE001 - kept, and raised from the block
+        except BaseException as exc:  # noqa: ASYNC103, BLE001 - kept, and raised from the block
             self._failure = _without_end(exc, self._mailbox.name)
         self._ended.set()
         if self._failure is None:
@@ -231,7 +231,7 @@ async def open_actor(
                     await trio.lowlevel.checkpoint()
                     lifetime._opened()
                     yield lifetime
-            except BaseException as exc:  # noqa: BLE001 - raised again below
+            except BaseException as exc:  # noqa: ASYNC103, BLE001 - raised again below
                 failures.append(exc)
             with trio.CancelScope(shield=True):  # bounded by the deadline of closing
                 await lifetime.close()

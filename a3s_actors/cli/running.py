@@ -141,7 +141,7 @@ def execute(body: Callable[[], Awaitable[None]], *, json: bool = False) -> NoRet
         raise SystemExit(141) from None
     except SystemExit:
         raise
-    except BaseException as error:  # noqa: BLE001 - this is the process's outermost door
+    except BaseException as error:  # noqa: ASYNC103, BLE001 - this is the process's outermost door
         leaves = list(_leaves(error))
         _exit_with(next((leaf for leaf in leaves if isinstance(leaf, KeyboardInterrupt)), leaves[0]), json=json)
     raise SystemExit(0)

@@ -60,7 +60,7 @@ async def closing_wakes_everybody_with_the_typed_error(factory: RepositoryFactor
         async with trio.open_nursery() as nursery, factory() as repository:
             await repository.apply(change("k", create("a")))
             for number in range(20):
-                nursery.start_soon(write, repository, number)
+                nursery.start_soon(write, repository, number)  # noqa: ASYNC111 - closing under waiting writers is the point
             await trio.lowlevel.checkpoint()
         expect_equal(len(outcomes), 20, "every caller has an outcome")
         writes: dict[str, Call] = {

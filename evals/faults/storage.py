@@ -236,7 +236,7 @@ async def _one(disk: FaultyDisk, template: Path, folder: Path, fault: Fault, see
     path = _fresh(template, folder)
     answers: Answers = {}
     disk.arm(fault)
-    with trio.fail_after(_SECONDS):  # noqa: ASYNC912 - opening is one
+    with trio.fail_after(_SECONDS):
         try:
             async with open_sqlite_repository(path, create=False) as repository:
                 await _work(repository, answers)
