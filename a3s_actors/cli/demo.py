@@ -309,7 +309,7 @@ def _last_page(file: Path, script: Script, counts: dict[str, int]) -> None:
     lines = [
         f"{counts['imported']} candidates imported, {len(script.activate)} activated, "
         f"{len(script.corroborate)} corroborated, {len(script.revise)} revised,",
-        f"{len(script.supersede)} superseded, {len(script.conflict)} conflicts, {len(script.relate)} relations, "
+        f"{len(script.supersede)} superseded, {len(script.conflict)} in conflict, {len(script.relate)} related, "
         f"{len(script.tombstone)} tombstoned;",
         f"{counts['questions']} questions answered, {counts['admissions']} admissions recorded, one writer killed.",
         "",
