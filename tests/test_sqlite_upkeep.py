@@ -426,7 +426,7 @@ async def test_compacting_frees_space_unless_a_reader_needs_it(tmp_path: Path) -
 # -- schema -------------------------------------------------------------------------------------------------------
 
 
-async def old_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+async def old_file(path: Path) -> dict[str, Any]:
     """Make a filled file of schema 1, as the release before wrote it."""
     async with open_sqlite_repository(path) as repository:
         await fill(repository)
@@ -440,11 +440,9 @@ async def old_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any
     return kept
 
 
-async def test_a_file_of_schema_1_is_upgraded_when_it_is_opened(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_file_of_schema_1_is_upgraded_when_it_is_opened(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
-    kept = await old_file(path, monkeypatch)
+    kept = await old_file(path)
     async with open_sqlite_repository(path, create=False) as repository:
         assert (await repository.statistics()).schema == schema.SCHEMA_VERSION
         assert await digest(repository) == kept["digest"]
@@ -453,10 +451,8 @@ async def test_a_file_of_schema_1_is_upgraded_when_it_is_opened(
         assert await repository.roll_up_access_events(NS, at(9)) == 1
 
 
-async def test_a_schema_that_was_upgraded_equals_that_of_a_new_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await old_file(tmp_path / "old.db", monkeypatch)
+async def test_a_schema_that_was_upgraded_equals_that_of_a_new_file(tmp_path: Path) -> None:
+    await old_file(tmp_path / "old.db")
 
     def columns(path: Path) -> list[tuple[Any, ...]]:
         db = connect(path)
@@ -472,9 +468,9 @@ async def test_a_schema_that_was_upgraded_equals_that_of_a_new_file(
     assert columns(tmp_path / "old.db") == columns(tmp_path / "new.db")
 
 
-async def test_several_opens_at_once_upgrade_a_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_several_opens_at_once_upgrade_a_file_once(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
-    kept = await old_file(path, monkeypatch)
+    kept = await old_file(path)
     digests: list[str] = []
 
     async def one() -> None:
@@ -487,8 +483,8 @@ async def test_several_opens_at_once_upgrade_a_file_once(tmp_path: Path, monkeyp
     assert digests == [kept["digest"]] * 8
 
 
-async def test_a_backup_of_schema_1_can_be_restored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = await old_file(tmp_path / "old.db", monkeypatch)
+async def test_a_backup_of_schema_1_can_be_restored(tmp_path: Path) -> None:
+    kept = await old_file(tmp_path / "old.db")
     await restore_sqlite_repository(tmp_path / "old.db", tmp_path / "memory.db")
     async with open_sqlite_repository(tmp_path / "memory.db", create=False) as repository:
         assert await digest(repository) == kept["digest"]

@@ -44,7 +44,7 @@ from a3s_backends.sqlite import SqliteMemoryRepository, open_sqlite_repository
 from a3s_backends.sqlite.faults import Fault, FaultyDisk, Manner, Operation, install_faulty_disk
 from evals.faults.report import FaultReport
 
-__all__ = ["run"]
+__all__ = ["Answers", "Reference", "check_afterwards", "fresh", "make_reference", "prepare", "run", "work"]
 
 NS: Final = MemoryNamespace("acme", "alice", "faults")
 FOREIGN: Final = MemoryNamespace("acme", "alice", "faults2")
@@ -143,7 +143,7 @@ def _workload() -> list[_Step]:
 Answers = dict[str, Any]
 
 
-async def _work(repository: SqliteMemoryRepository, answers: Answers) -> None:
+async def work(repository: SqliteMemoryRepository, answers: Answers) -> None:
     """Do all steps; keep each answer, and each typed error as itself. Anything else is raised."""
     steps = _workload()
     await trio.lowlevel.checkpoint()
@@ -204,49 +204,39 @@ def _same(again: object, reference: object) -> bool:
 
 
 @attrs.frozen
-class _Reference:
+class Reference:
+    """What the workload gives on a good disk: the first time, and done again."""
+
     answers: Answers
     identity: tuple[object, ...]
     replayed: Answers
 
 
-async def _reference(template: Path, folder: Path) -> _Reference:
+async def make_reference(template: Path, folder: Path) -> Reference:
+    """Do the workload on a good disk, twice."""
     path = folder / "reference.db"
     shutil.copy(template, path)
     answers: Answers = {}
     replayed: Answers = {}
     async with open_sqlite_repository(path) as repository:
-        await _work(repository, answers)
+        await work(repository, answers)
         identity = await _identity(repository)
-        await _work(repository, replayed)
+        await work(repository, replayed)
     wrong = {name: answer for name, answer in answers.items() if isinstance(answer, Exception)}
     if wrong:
         raise RuntimeError(f"the workload fails on a good disk: {wrong}")
-    return _Reference(answers, identity, replayed)
+    return Reference(answers, identity, replayed)
 
 
-def _fresh(template: Path, folder: Path) -> Path:
+def fresh(template: Path, folder: Path) -> Path:
+    """Put a copy of the prepared file in the place of what is there."""
     for left in folder.glob("memory.db*"):
         left.unlink()
     return Path(shutil.copy(template, folder / "memory.db"))
 
 
-async def _one(disk: FaultyDisk, template: Path, folder: Path, fault: Fault, seed: int, reference: _Reference) -> int:
-    """Provoke one fault; return how many acknowledged answers there were. Raises AssertionError with what is wrong."""
-    path = _fresh(template, folder)
-    answers: Answers = {}
-    disk.arm(fault)
-    with trio.fail_after(_SECONDS):
-        try:
-            async with open_sqlite_repository(path, create=False) as repository:
-                await _work(repository, answers)
-        except MemoryRepositoryError:
-            pass  # it could not be opened
-    if fault.manner == "cut" and disk.struck:
-        disk.lose_unsynced(seed)
-        # A machine that lost its power has no shared memory left.
-        path.with_name("memory.db-shm").unlink(missing_ok=True)
-    disk.disarm()
+async def check_afterwards(path: Path, answers: Answers, reference: Reference) -> None:
+    """Open the file on a good disk and check all that has to hold. Raises AssertionError with what does not."""
     with trio.fail_after(_SECONDS):
         async with open_sqlite_repository(path, create=False) as repository:
             findings = await repository.verify()
@@ -254,7 +244,7 @@ async def _one(disk: FaultyDisk, template: Path, folder: Path, fault: Fault, see
             lost = list(await _missing(repository, answers))
             assert not lost, f"acknowledged and lost: {lost}"
             again: Answers = {}
-            await _work(repository, again)
+            await work(repository, again)
             for name, answer in again.items():
                 # As the first time, or as after the purge. Digests of purged change sets are keyed by the file, and
                 # every copy of the prepared file has the same key.
@@ -263,10 +253,30 @@ async def _one(disk: FaultyDisk, template: Path, folder: Path, fault: Fault, see
             assert await _identity(repository) == reference.identity, "the memories differ from those of a good disk"
             assert (await repository.namespaces()) == (NS, FOREIGN), "there are other namespaces"
             assert await repository.verify() == (), "the file does not verify after the workload was done again"
+
+
+async def _one(disk: FaultyDisk, template: Path, folder: Path, fault: Fault, seed: int, reference: Reference) -> int:
+    """Provoke one fault; return how many acknowledged answers there were. Raises AssertionError with what is wrong."""
+    path = fresh(template, folder)
+    answers: Answers = {}
+    disk.arm(fault)
+    with trio.fail_after(_SECONDS):
+        try:
+            async with open_sqlite_repository(path, create=False) as repository:
+                await work(repository, answers)
+        except MemoryRepositoryError:
+            pass  # it could not be opened
+    if fault.manner == "cut" and disk.struck:
+        disk.lose_unsynced(seed)
+        # A machine that lost its power has no shared memory left.
+        path.with_name("memory.db-shm").unlink(missing_ok=True)
+    disk.disarm()
+    await check_afterwards(path, answers, reference)
     return sum(not isinstance(answer, Exception) for answer in answers.values())
 
 
-async def _prepare(path: Path) -> None:
+async def prepare(path: Path) -> None:
+    """Make the file that every run starts from; it holds a memory of another namespace."""
     async with open_sqlite_repository(path) as repository:
         await repository.apply(_change("foreign", Create(_draft("theirs", namespace=FOREIGN)), namespace=FOREIGN))
 
@@ -276,12 +286,12 @@ async def _run(stride: int, seed: int, report: FaultReport) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         template = folder / "template.db"
-        await _prepare(template)
-        reference = await _reference(template, folder)
-        path = _fresh(template, folder)
+        await prepare(template)
+        reference = await make_reference(template, folder)
+        path = fresh(template, folder)
         disk.arm(None)
         async with open_sqlite_repository(path, create=False) as repository:
-            await _work(repository, {})
+            await work(repository, {})
         counts = dict(disk.counts)
         disk.disarm()
         for operation, manner, lasting in _COMBINATIONS:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import time
 from typing import Any, Final, Literal
 
@@ -23,7 +24,7 @@ import attrs
 __all__ = ["Fault", "FaultyDisk", "Operation", "PowerIsOut", "install_faulty_disk"]
 
 Operation = Literal["read", "write", "sync", "truncate"]
-Manner = Literal["fail", "full", "tear", "short", "cut"]
+Manner = Literal["fail", "full", "tear", "short", "cut", "kill"]
 SECTOR: Final = 512
 
 
@@ -39,7 +40,8 @@ class Fault:
         operation: which sort of operation is counted.
         number: the how-manieth of them from arming on, from 1.
         manner: "fail" is an I/O error, "full" a full disk; "tear" writes a part and then fails; "short" gives a
-            read too few bytes; "cut" ends the power: this and all later operations fail.
+            read too few bytes; "cut" ends the power: this and all later operations fail;
+            "kill" kills this process by SIGKILL before the operation happens.
         lasting: whether every later one of that sort goes wrong, too.
     """
 
@@ -133,6 +135,8 @@ class FaultyDisk:
             self.struck = True
             if fault.manner == "cut":
                 self._out = True
+            if fault.manner == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
             return fault.manner
         return None
 
