@@ -265,3 +265,22 @@ async def test_a_thread_that_blocks_is_reported_as_aborted() -> None:
         report = await lifetime.close()
         assert report.aborted
         release.set()
+
+
+def test_a_warning_goes_to_stderr_unless_the_host_has_configured_logging(capsys: pytest.CaptureFixture[str]) -> None:
+    import structlog
+    from structlog.testing import capture_logs
+
+    from a3s_actors.actor.events import warn
+
+    warn("some.logger", "something_happened", count=3)
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "something_happened" in told.err
+    structlog.configure()
+    try:
+        with capture_logs() as logs:
+            warn("some.logger", "something_happened", count=3)
+    finally:
+        structlog.reset_defaults()
+    assert logs == [{"event": "something_happened", "count": 3, "log_level": "warning"}]

@@ -77,7 +77,7 @@ def test_a_backend_uses_the_engine_below_recall_and_no_other_technology(path: Pa
     assert layers <= {"actor", "memory", "vector", "embedding"}
     others = {name.split(".")[1] for name in names if name.startswith("a3s_backends.")} - {own}
     # The journal keeps its state in memory and answers reads as the in-memory backend does.
-    assert others - {"_events"} <= ({"in_memory"} if own == "journal" else set())
+    assert others <= ({"in_memory"} if own == "journal" else set())
     assert not {name.split(".")[0] for name in names} & OPTIONAL
 
 

@@ -8,6 +8,7 @@ The lowest layer: it imports nothing of this project and knows nothing of memory
 - `lifetime`: a serving task with a bounded, reported end.
 - `lease`: single owners of resources, in a process and between processes.
 - `blocking`: threads, or inline for tests on a virtual clock.
+- `events`: warnings as structured events.
 """
 
 from importlib import import_module

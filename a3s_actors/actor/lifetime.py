@@ -15,6 +15,7 @@ import attrs
 import trio
 
 from a3s_actors.actor.errors import EndOfMailbox
+from a3s_actors.actor.events import warn
 from a3s_actors.actor.lifecycle import LIFE, LifeEvent, LifeState
 from a3s_actors.actor.mailbox import Mailbox
 
@@ -156,8 +157,6 @@ class Lifetime:
                 with trio.move_on_at(settle_until + reserve):
                     await self._ended.wait()
         ended = self._ended.is_set()
-        if not ended:
-            self._log_abort()
         left = self._mailbox.statistics()
         self._mailbox.close("closed")
         self._report = CloseReport(
@@ -171,11 +170,8 @@ class Lifetime:
         )
         self._state = LIFE.after(self._state, LifeEvent.END)
         self._closed.set()
-
-    def _log_abort(self) -> None:
-        import structlog  # slow to import, and hardly ever needed
-
-        structlog.get_logger("a3s_actors.actor").warning("actor.aborted", actor=self.name, settle=self.settle)
+        if not ended:  # last: a logger of the host that raises must not keep anybody waiting
+            warn("a3s_actors.actor", "actor_aborted", actor=self.name, settle=self.settle)
 
 
 @asynccontextmanager

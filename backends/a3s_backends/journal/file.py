@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from a3s_actors.actor import LeaseHeld, hold_file_lock
+from a3s_actors.actor.events import warn
 from a3s_actors.memory.errors import Persistence, RepositoryLocked
-from a3s_backends._events import warn
 from a3s_backends.journal.reading import JournalReader
 
 __all__ = ["JOURNAL_NAME", "LOCK_NAME", "JournalFile", "Sync"]

@@ -16,10 +16,10 @@ import apsw
 import attrs
 import outcome
 
+from a3s_actors.actor.events import warn
 from a3s_actors.memory.errors import MemoryRepositoryError
 from a3s_actors.memory.operations import ChangeSetResult
 from a3s_actors.memory.purge import PurgeReceipt
-from a3s_backends._events import warn
 from a3s_backends.sqlite.connection import storage_errors
 from a3s_backends.sqlite.lexical_schema import LexicalIndexDamaged
 from a3s_backends.sqlite.purging import PurgeRequest, bytes_pending, finish_purge, purge_rows

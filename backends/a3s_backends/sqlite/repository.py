@@ -20,6 +20,7 @@ import apsw
 import trio
 
 from a3s_actors.actor import BlockingRunner, Mailbox, ThreadRunner, check_cancelled, open_actor
+from a3s_actors.actor.events import warn
 from a3s_actors.memory.errors import InvalidInput, Persistence, RepositoryClosed
 from a3s_actors.memory.lexical import fingerprint
 from a3s_actors.memory.limits import DEFAULT_PAGE_LIMIT
@@ -49,7 +50,6 @@ from a3s_actors.memory.values import (
     NodeHead,
     UsageSummary,
 )
-from a3s_backends._events import warn
 from a3s_backends.sqlite.backup import BackupReceipt, RestoreReceipt, backup_file, restore_file
 from a3s_backends.sqlite.batch import CompactRequest, Writer, WriteRequest, WriteResult
 from a3s_backends.sqlite.connection import arm, connect, storage_errors
