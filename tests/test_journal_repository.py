@@ -676,3 +676,10 @@ async def test_a_kill_in_the_middle_of_writing_loses_nothing_that_was_acknowledg
         assert set(acknowledged) <= stored
         # At most one more for each of the four writers of each child.
         assert len(stored) <= len(acknowledged) + 4 * 3
+
+
+@pytest.mark.parametrize("name", ["", "a\0b", "\udcff"])
+async def test_a_folder_that_no_file_system_can_have_is_refused(name: str) -> None:
+    with pytest.raises(InvalidInput, match="directory"):
+        async with open_file_repository(name):
+            pass

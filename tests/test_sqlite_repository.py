@@ -555,3 +555,10 @@ async def test_no_descriptor_or_thread_is_left_after_many_opens(path: Path) -> N
     for _ in range(10):
         await use()
     assert len(os.listdir("/proc/self/fd")) <= before  # noqa: PTH208
+
+
+@pytest.mark.parametrize("name", ["", "a\0b", "\udcff.db"])
+async def test_a_path_that_no_file_can_have_is_refused(name: str) -> None:
+    with pytest.raises(InvalidInput, match="path"):
+        async with open_sqlite_repository(name):
+            pass

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 from a3s_actors.memory.errors import InvalidInput, LimitExceeded
@@ -28,6 +30,24 @@ def check_text(field: str, value: object, limit: int | None, *, empty_ok: bool =
         raise InvalidInput(field, "must not be empty or blank")
     if limit is not None and size > limit:
         raise LimitExceeded(field, limit, size)
+
+
+def checked_path(field: str, value: str | os.PathLike[str]) -> Path:
+    """Return a path that the file system can have.
+
+    Raises:
+        InvalidInput: it is empty, holds U+0000, or is no text that the file system can spell.
+    """
+    name = os.fspath(value)
+    if not isinstance(name, str):
+        raise InvalidInput(field, "must be a text or a path of texts")
+    if not name or "\0" in name:
+        raise InvalidInput(field, "must be a path; it is empty or holds U+0000")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(field, "holds bytes that are not UTF-8; rename the file first") from None
+    return Path(name)
 
 
 def text(field: str, limit: int, *, empty_ok: bool = False) -> Validator:

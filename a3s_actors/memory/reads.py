@@ -224,6 +224,17 @@ def check_after(field: str, value: object) -> int:
     return value
 
 
+def check_node_ids(values: Iterable[str]) -> list[str]:
+    """Refuse what is no collection of node ids; a text alone is none."""
+    if isinstance(values, str | bytes):
+        raise InvalidInput("nodeIds", "must be a list of ids, not one text")
+    try:
+        ids = list(values)
+    except TypeError:
+        raise InvalidInput("nodeIds", "must be a list of ids") from None
+    return [check_node_id(each) for each in ids]
+
+
 def check_page_limit(field: str, value: object) -> int:
     """Refuse a page size outside 1 to 1000."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:

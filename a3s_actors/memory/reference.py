@@ -45,6 +45,7 @@ from a3s_actors.memory.reads import (
     ScanRequest,
     check_after,
     check_node_id,
+    check_node_ids,
     check_page_limit,
 )
 from a3s_actors.memory.snapshot import NamespaceSnapshot, SnapshotRequest, check_budget
@@ -298,7 +299,7 @@ class ReferenceState:
     def get_heads(self, namespace: MemoryNamespace, node_ids: Iterable[str]) -> dict[str, NodeHead]:
         """Return the heads that exist, by id."""
         space = self._spaces.get(namespace, _EMPTY)
-        wanted = [check_node_id(node_id) for node_id in node_ids]
+        wanted = check_node_ids(node_ids)
         return {node_id: space.heads[node_id] for node_id in wanted if node_id in space.heads}
 
     def history(self, namespace: MemoryNamespace, node_id: str, after: int, limit: int) -> HistoryPage:

@@ -63,6 +63,9 @@ async def get_heads_returns_those_that_exist(repository: MemoryRepository) -> No
     expect_equal(set(found), {f"n{number}" for number in range(0, 100, 7)}, "the ids that exist")
     expect_equal(found["n7"], (await node_of(repository, "n7")).head, "a head")
     expect_equal(await repository.get_heads(NS, []), {}, "no ids")
+    for wrong in ("n1", None, ["n1", 1]):
+        with refused(InvalidInput):
+            await repository.get_heads(NS, wrong)  # type: ignore[arg-type]
     expect_equal(await repository.get_heads(OTHER, wanted), {}, "another namespace")
 
 
@@ -83,7 +86,8 @@ async def history_pages_from_old_to_new(repository: MemoryRepository) -> None:
         seen += [each.revision for each in page.revisions]
         after = page.next_after
     expect_equal(seen, list(range(1, 11)), "pages of three")
-    expect_equal((await repository.history(NS, "n", after=10)).revisions, (), "after the last")
+    for beyond in (10, 2**63, 2**80):
+        expect_equal((await repository.history(NS, "n", after=beyond)).revisions, (), "after the last")
     with refused(NodeNotFound, node_id="m"):
         await repository.history(NS, "m")
     with refused(NodeNotFound, node_id="n"):

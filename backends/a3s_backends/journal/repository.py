@@ -16,6 +16,7 @@ from typing import Final
 import outcome
 
 from a3s_actors.actor import BlockingRunner, Mailbox, ThreadRunner, check_cancelled, open_actor
+from a3s_actors.memory._checks import checked_path
 from a3s_actors.memory.errors import RepositoryClosed
 from a3s_actors.memory.operations import ChangeSetResult, MemoryChangeSet
 from a3s_actors.memory.purge import MemoryPurge, PurgeReceipt
@@ -125,7 +126,7 @@ async def open_file_repository(
 
     Cancellation: cancelled before the block it has given up the journal again; files that were just made stay.
     """
-    folder = Path(directory)
+    folder = checked_path("directory", directory)
     runner = blocking or ThreadRunner("a3s-journal")
     mailbox: Mailbox[WriteRequest, ChangeSetResult | PurgeReceipt | None] = Mailbox(_NAME, capacity, RepositoryClosed)
     published = ReferenceState()

@@ -21,6 +21,7 @@ import trio
 
 from a3s_actors.actor import BlockingRunner, Mailbox, ThreadRunner, check_cancelled, open_actor
 from a3s_actors.actor.events import warn
+from a3s_actors.memory._checks import checked_path
 from a3s_actors.memory.errors import InvalidInput, Persistence, RepositoryClosed
 from a3s_actors.memory.lexical import fingerprint
 from a3s_actors.memory.limits import DEFAULT_PAGE_LIMIT
@@ -37,6 +38,7 @@ from a3s_actors.memory.reads import (
     ScanRequest,
     check_after,
     check_node_id,
+    check_node_ids,
     check_page_limit,
     check_type,
 )
@@ -71,6 +73,7 @@ T = TypeVar("T")
 
 _MAX_BATCH: Final = 256
 _READERS: Final = 3
+_LAST: Final = (1 << 63) - 1  # SQLite has no larger whole numbers
 
 
 class _ReaderPool:
@@ -206,7 +209,7 @@ class SqliteMemoryRepository:
     async def get_heads(self, namespace: MemoryNamespace, node_ids: Iterable[str]) -> dict[str, NodeHead]:
         """See `MemoryRepository.get_heads`."""
         check_type("namespace", namespace, MemoryNamespace)
-        return await self._read(self._reads.get_heads, namespace, [check_node_id(node_id) for node_id in node_ids])
+        return await self._read(self._reads.get_heads, namespace, check_node_ids(node_ids))
 
     async def history(
         self, namespace: MemoryNamespace, node_id: str, after: int = 0, limit: int = DEFAULT_PAGE_LIMIT
@@ -215,7 +218,7 @@ class SqliteMemoryRepository:
         check_type("namespace", namespace, MemoryNamespace)
         check_after("history.after", after)
         check_page_limit("history.limit", limit)
-        return await self._read(self._reads.history, namespace, check_node_id(node_id), after, limit)
+        return await self._read(self._reads.history, namespace, check_node_id(node_id), min(after, _LAST), limit)
 
     async def scan(self, request: ScanRequest) -> NodePage:
         """See `MemoryRepository.scan`."""
@@ -258,7 +261,7 @@ class SqliteMemoryRepository:
         check_after("accessEvents.after", after)
         check_page_limit("accessEvents.limit", limit)
         wanted = None if node_id is None else check_node_id(node_id)
-        return await self._read(self._reads.access_events, namespace, wanted, after, limit)
+        return await self._read(self._reads.access_events, namespace, wanted, min(after, _LAST), limit)
 
     # -- beyond the protocol -------------------------------------------------------------------------
 
@@ -290,10 +293,11 @@ class SqliteMemoryRepository:
 
         Cancellation: ends within a few thousand steps of SQLite; no file is left.
         """
+        target = checked_path("backup.path", path)
         if self._closed:
             await trio.lowlevel.checkpoint()
             raise RepositoryClosed("closed")
-        return await self._read_runner.run(self._readers.alone, lambda db: backup_file(db, Path(path), check_cancelled))
+        return await self._read_runner.run(self._readers.alone, lambda db: backup_file(db, target, check_cancelled))
 
     async def load_namespace(self, namespace: MemoryNamespace, nodes: Iterable[MemoryNode]) -> NamespaceChangeToken:
         """Store whole nodes, histories included, in a namespace that holds none: the way back from an export.
@@ -386,7 +390,7 @@ async def open_sqlite_repository(
 
     Cancellation: before the block it leaves nothing open; a file that was just made stays.
     """
-    file = Path(path)
+    file = checked_path("path", path)
     writes = write_runner or ThreadRunner("a3s-sqlite-write")
     reads = read_runner or ThreadRunner("a3s-sqlite-read", _READERS)
     mailbox: Mailbox[WriteRequest, WriteResult] = Mailbox("sqlite repository", capacity, RepositoryClosed)
@@ -445,7 +449,9 @@ async def restore_sqlite_repository(
     that the restore completes.
     """
     threads = runner or ThreadRunner("a3s-sqlite-restore")
-    work = functools.partial(restore_file, Path(backup), Path(path), replace=replace, check=check_cancelled)
+    work = functools.partial(
+        restore_file, checked_path("backup", backup), checked_path("path", path), replace=replace, check=check_cancelled
+    )
     return await threads.run(work)
 
 
