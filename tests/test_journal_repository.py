@@ -22,6 +22,7 @@ from a3s_actors.actor import ThreadRunner
 from a3s_actors.memory import (
     Corruption,
     IdempotencyConflict,
+    InvalidInput,
     LimitExceeded,
     MemoryNode,
     MemoryRepository,
