@@ -4,7 +4,7 @@ Layers, each importing only those below it:
 
 - `a3s_actors.actor`: lifetimes, mailboxes, leases, bounded close, the seam for blocking work.
 - `a3s_actors.memory`: the kernel's values, rules, reads and the `MemoryRepository` protocol; pure.
-- `a3s_actors.recall`: activation and reading on top of a repository.
+- `a3s_actors.recall`: the binding of a repository to agents: proposals, activation, recall, admission.
 - `a3s_actors.testing`: conformance suites and helpers for third parties.
 - `a3s_actors.cli`: the command line (extra `cli`).
 
