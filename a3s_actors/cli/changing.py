@@ -7,9 +7,11 @@ reason.
 
 from __future__ import annotations
 
+import functools
 import secrets
 import sys
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable
+from typing import Annotated
 
 import typer
 
@@ -22,6 +24,7 @@ from a3s_actors.cli.values import (
     Because,
     Decision,
     Evidence,
+    Given,
     Key,
     LabelPairs,
     Revision,
@@ -57,9 +60,6 @@ from a3s_actors.memory.values import (
 )
 from a3s_actors.recall import DurableMemoryActivation, check_decision_evidence
 
-if TYPE_CHECKING:
-    from a3s_actors.memory.repository import MemoryRepository
-
 _Id = Annotated[str, typer.Argument(metavar="ID", help="An id, or the beginning of one.")]
 _A = Annotated[str, typer.Argument(metavar="A", help="An id, or the beginning of one.")]
 _B = Annotated[str, typer.Argument(metavar="B", help="Another.")]
@@ -72,7 +72,7 @@ def _content(text: str) -> str:
     return sys.stdin.read() if text == "-" else text
 
 
-def _checked(head: NodeHead, revision: int | None) -> int:
+def _expected(head: NodeHead, revision: int | None) -> int:
     """Return the revision to expect: the one named, else the current one. The repository compares."""
     return head.revision if revision is None else revision
 
@@ -153,7 +153,7 @@ async def propose(
     content = _content(text)
     chosen_kind, labels = choice("--kind", MemoryKind, kind), labels_of(label)
     namespace = where.namespace
-    with decision(where, evidence=evidence, because=because, at=at, key=key) as chosen:
+    with decision(where, Given(evidence, because, at, key)) as chosen:
         draft = MemoryNodeDraft(
             id=text_id(content) if node_id is None else node_id,
             namespace=namespace,
@@ -173,6 +173,43 @@ async def propose(
     _tell(result, "proposed", json=json)
 
 
+async def _decide(
+    where: Where, node_id: str, given: Given, build: Callable[[NodeHead, Decision], MemoryChangeSet], said: str
+) -> None:
+    """Find one memory, take the evidence, apply what `build` makes of them, and tell."""
+    async with where.open() as repository:
+        head = await find(repository, where.namespace, node_id)
+        with decision(where, given) as chosen:
+            result = await repository.apply(build(head, chosen))
+    _tell(result, said, json=given.json)
+
+
+async def _decide_pair(
+    where: Where,
+    first: str,
+    second: str,
+    given: Given,
+    build: Callable[[NodeHead, NodeHead, Decision], Steps],
+    said: str,
+) -> None:
+    """Do the same for two memories, by steps in one change set."""
+    namespace = where.namespace
+    async with where.open() as repository:
+        a = await find(repository, namespace, first)
+        b = await find(repository, namespace, second)
+        if a.id == b.id:
+            raise BadInput("give two different memories")
+        with decision(where, given) as chosen:
+            result = await repository.apply(build(a, b, chosen).change_set(namespace, chosen))
+    _tell(result, said, json=given.json)
+
+
+def _change_set(where: Where, chosen: Decision, operation: MemoryOperation) -> MemoryChangeSet:
+    return MemoryChangeSet(
+        idempotency_key=chosen.key, namespace=where.namespace, occurred_at=chosen.at, operations=(operation,)
+    )
+
+
 @command("activate")
 async def activate(
     where: Where,
@@ -185,19 +222,18 @@ async def activate(
     json: AsJson = False,
 ) -> None:
     """Activate a candidate: from now on it is served. Takes manual and verification evidence only."""
-    namespace = where.namespace
-    async with where.open() as repository:
-        head = await find(repository, namespace, node_id)
-        with decision(where, evidence=evidence, because=because, at=at, key=key) as chosen:
-            activation = DurableMemoryActivation(
-                idempotency_key=chosen.key,
-                node_id=head.id,
-                expected_revision=_checked(head, revision),
-                decision_evidence=chosen.evidence,
-                occurred_at=chosen.at,
-            )
-            result = await repository.apply(activation.change_set(namespace))
-    _tell(result, "activated", json=json)
+
+    def build(head: NodeHead, chosen: Decision) -> MemoryChangeSet:
+        activation = DurableMemoryActivation(
+            idempotency_key=chosen.key,
+            node_id=head.id,
+            expected_revision=_expected(head, revision),
+            decision_evidence=chosen.evidence,
+            occurred_at=chosen.at,
+        )
+        return activation.change_set(where.namespace)
+
+    await _decide(where, node_id, Given(evidence, because, at, key, json), build, "activated")
 
 
 @command("corroborate")
@@ -212,17 +248,12 @@ async def corroborate(
     json: AsJson = False,
 ) -> None:
     """Add evidence to a memory; its text and status stay."""
-    namespace = where.namespace
-    async with where.open() as repository:
-        head = await find(repository, namespace, node_id)
-        with decision(where, evidence=evidence, because=because, at=at, key=key) as chosen:
-            operation = Corroborate(head.id, expected_revision=_checked(head, revision), evidence=chosen.items)
-            result = await repository.apply(
-                MemoryChangeSet(
-                    idempotency_key=chosen.key, namespace=namespace, occurred_at=chosen.at, operations=(operation,)
-                )
-            )
-    _tell(result, "corroborated", json=json)
+
+    def build(head: NodeHead, chosen: Decision) -> MemoryChangeSet:
+        operation = Corroborate(head.id, expected_revision=_expected(head, revision), evidence=chosen.items)
+        return _change_set(where, chosen, operation)
+
+    await _decide(where, node_id, Given(evidence, because, at, key, json), build, "corroborated")
 
 
 @command("revise")
@@ -242,40 +273,25 @@ async def revise(
 ) -> None:
     """Change a memory's text. For an active one only manual and verification evidence is taken."""
     content, chosen_mode = _content(text), choice("--mode", RevisionMode, mode)
-    namespace = where.namespace
-    async with where.open() as repository:
-        head = await find(repository, namespace, node_id)
-        with decision(where, evidence=evidence, because=because, at=at, key=key) as chosen:
-            if head.status is MemoryStatus.ACTIVE:
-                check_decision_evidence(chosen.items, "evidence")
-            operation = Revise(
-                head.id,
-                expected_revision=_checked(head, revision),
-                content=content,
-                mode=chosen_mode,
-                evidence=chosen.items,
-                confidence=confidence,
-                importance=importance,
-            )
-            result = await repository.apply(
-                MemoryChangeSet(
-                    idempotency_key=chosen.key, namespace=namespace, occurred_at=chosen.at, operations=(operation,)
-                )
-            )
-    _tell(result, f"revised ({chosen_mode.value})", json=json)
+
+    def build(head: NodeHead, chosen: Decision) -> MemoryChangeSet:
+        if head.status is MemoryStatus.ACTIVE:
+            check_decision_evidence(chosen.items, "evidence")
+        operation = Revise(
+            head.id,
+            expected_revision=_expected(head, revision),
+            content=content,
+            mode=chosen_mode,
+            evidence=chosen.items,
+            confidence=confidence,
+            importance=importance,
+        )
+        return _change_set(where, chosen, operation)
+
+    await _decide(where, node_id, Given(evidence, because, at, key, json), build, f"revised ({chosen_mode.value})")
 
 
-async def _pair(
-    repository: MemoryRepository, namespace: MemoryNamespace, first: str, second: str
-) -> tuple[NodeHead, NodeHead]:
-    a = await find(repository, namespace, first)
-    b = await find(repository, namespace, second)
-    if a.id == b.id:
-        raise BadInput("give two different memories")
-    return a, b
-
-
-def supersession(new: NodeHead, old: NodeHead, chosen: Decision) -> Steps:
+def supersession(old: NodeHead, new: NodeHead, chosen: Decision) -> Steps:
     """Return the steps by which `new` takes the place of `old`; a candidate is activated by the same decision.
 
     Raises:
@@ -304,12 +320,7 @@ async def supersede(
     json: AsJson = False,
 ) -> None:
     """Let a newer memory take the place of an older one, in one change set. A candidate NEW is activated by it."""
-    namespace = where.namespace
-    async with where.open() as repository:
-        older, newer = await _pair(repository, namespace, old, by)
-        with decision(where, evidence=evidence, because=because, at=at, key=key) as chosen:
-            result = await repository.apply(supersession(newer, older, chosen).change_set(namespace, chosen))
-    _tell(result, "superseded", json=json)
+    await _decide_pair(where, old, by, Given(evidence, because, at, key, json), supersession, "superseded")
 
 
 def conflict_steps(a: NodeHead, b: NodeHead, chosen: Decision, *, mark: bool) -> Steps:
@@ -339,13 +350,17 @@ async def conflict(
     json: AsJson = False,
 ) -> None:
     """Record that two memories contradict each other."""
-    namespace = where.namespace
-    async with where.open() as repository:
-        first, second = await _pair(repository, namespace, a, b)
-        with decision(where, evidence=evidence, because=because, at=at, key=key) as chosen:
-            steps = conflict_steps(first, second, chosen, mark=mark)
-            result = await repository.apply(steps.change_set(namespace, chosen))
-    _tell(result, "marked as conflicting" if mark else "recorded as conflicting", json=json)
+    build = functools.partial(conflict_steps, mark=mark)
+    said = "marked as conflicting" if mark else "recorded as conflicting"
+    await _decide_pair(where, a, b, Given(evidence, because, at, key, json), build, said)
+
+
+def _relation_steps(a: NodeHead, b: NodeHead, chosen: Decision) -> Steps:
+    steps = Steps()
+    steps.corroborate(a, chosen)
+    steps.corroborate(b, chosen)
+    steps.add_relation(a, RelationKind.RELATED_TO, b)
+    return steps
 
 
 @command("relate")
@@ -360,16 +375,22 @@ async def relate(
     json: AsJson = False,
 ) -> None:
     """Relate two memories: recall may then find one by the other."""
-    namespace = where.namespace
-    async with where.open() as repository:
-        first, second = await _pair(repository, namespace, a, b)
-        with decision(where, evidence=evidence, because=because, at=at, key=key) as chosen:
-            steps = Steps()
-            steps.corroborate(first, chosen)
-            steps.corroborate(second, chosen)
-            steps.add_relation(first, RelationKind.RELATED_TO, second)
-            result = await repository.apply(steps.change_set(namespace, chosen))
-    _tell(result, "related", json=json)
+    await _decide_pair(where, a, b, Given(evidence, because, at, key, json), _relation_steps, "related")
+
+
+def _removal_steps(a: NodeHead, b: NodeHead, chosen: Decision) -> Steps:
+    kinds = [
+        kind
+        for kind in (RelationKind.RELATED_TO, RelationKind.CONFLICTS_WITH)
+        if MemoryRelation(kind, b.id) in a.relations
+    ]
+    if not kinds:
+        raise Refused("the two are neither related nor conflicting; nothing to remove")
+    steps = Steps()
+    steps.corroborate(a, chosen)
+    steps.corroborate(b, chosen)
+    steps.remove_relation(a, kinds[0], b)
+    return steps
 
 
 @command("unrelate")
@@ -384,25 +405,7 @@ async def unrelate(
     json: AsJson = False,
 ) -> None:
     """Remove the relation between two memories: that they are related, else that they contradict each other."""
-    namespace = where.namespace
-    async with where.open() as repository:
-        first, second = await _pair(repository, namespace, a, b)
-        kinds = [
-            relation.kind
-            for relation in first.relations
-            if relation.target_id == second.id
-            and relation.kind in {RelationKind.RELATED_TO, RelationKind.CONFLICTS_WITH}
-        ]
-        kinds.sort(key=lambda kind: kind is not RelationKind.RELATED_TO)
-        if not kinds:
-            raise Refused("the two are neither related nor conflicting; nothing to remove")
-        with decision(where, evidence=evidence, because=because, at=at, key=key) as chosen:
-            steps = Steps()
-            steps.corroborate(first, chosen)
-            steps.corroborate(second, chosen)
-            steps.remove_relation(first, kinds[0], second)
-            result = await repository.apply(steps.change_set(namespace, chosen))
-    _tell(result, "unrelated", json=json)
+    await _decide_pair(where, a, b, Given(evidence, because, at, key, json), _removal_steps, "unrelated")
 
 
 def tombstone_steps(head: NodeHead, chosen: Decision, revision: int | None = None) -> Steps:
@@ -426,12 +429,11 @@ async def tombstone(
     json: AsJson = False,
 ) -> None:
     """End a memory's service for good. Its history stays readable; nothing is erased."""
-    namespace = where.namespace
-    async with where.open() as repository:
-        head = await find(repository, namespace, node_id)
-        with decision(where, evidence=evidence, because=because, at=at, key=key) as chosen:
-            result = await repository.apply(tombstone_steps(head, chosen, revision).change_set(namespace, chosen))
-    _tell(result, "tombstoned", json=json)
+
+    def build(head: NodeHead, chosen: Decision) -> MemoryChangeSet:
+        return tombstone_steps(head, chosen, revision).change_set(where.namespace, chosen)
+
+    await _decide(where, node_id, Given(evidence, because, at, key, json), build, "tombstoned")
 
 
 @command("use")

@@ -138,7 +138,7 @@ class _Demo:
         """Replace old decisions, each in one change set."""
         for step in self.script.supersede:
             old, new, chosen = await self._head(step.old), await self._head(step.new), self._decision(step.reason)
-            await self._apply(supersession(new, old, chosen), chosen)
+            await self._apply(supersession(old, new, chosen), chosen)
             say(f"  {one_line(step.old)}")
             say(f"      superseded by: {one_line(step.new)}", style="dim")
 

@@ -25,7 +25,7 @@ from a3s_actors.cli.output import (
 )
 from a3s_actors.cli.reasons import ReasonStore
 from a3s_actors.cli.running import Where
-from a3s_actors.cli.values import Kinds, LabelPairs, Statuses, find, kinds_of, labels_of, moment, statuses_of
+from a3s_actors.cli.values import Kinds, LabelPairs, Statuses, every, find, kinds_of, labels_of, moment, statuses_of
 from a3s_actors.memory.codec import access_event_json, head_json, node_json, revision_json
 from a3s_actors.memory.errors import NodeNotFound
 from a3s_actors.memory.reads import MemoryQuery, ScanRequest
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from a3s_actors.memory.repository import MemoryRepository
 
-_PAGE = 1000
 _Limit = Annotated[int, typer.Option("--limit", min=1, help="How many at most.")]
 _Id = Annotated[str, typer.Argument(metavar="ID", help="An id, or the beginning of one.")]
 
@@ -46,22 +45,15 @@ async def _filtered(
     repository: MemoryRepository, request: ScanRequest, accepts: list[tuple[str, str]]
 ) -> AsyncGenerator[NodeHead, None]:
     """Yield the memories of a scan that pass the filters which a scan does not have."""
-    import attrs
-
     bounds = [(name, moment(f"--{name}", value)) for name, value in accepts if name != "evidence"]
     wanted = [value for name, value in accepts if name == "evidence"]
-    cursor = request.after
-    while True:
-        page = await repository.scan(attrs.evolve(request, after=cursor, limit=_PAGE))
-        for head in page.nodes:
+    async with aclosing(every(repository, request)) as heads:
+        async for head in heads:
             inside = all(
                 head.updated_at >= bound if name == "since" else head.updated_at < bound for name, bound in bounds
             )
             if inside and all(any(item.uri.startswith(uri) for item in head.evidence) for uri in wanted):
                 yield head
-        if page.next_after is None:
-            return
-        cursor = page.next_after
 
 
 @command("list")

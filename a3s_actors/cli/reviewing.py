@@ -9,7 +9,6 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,7 +19,7 @@ from a3s_actors.cli.changing import tombstone_steps
 from a3s_actors.cli.output import brief_id, one_line, safe, say, status_text, when
 from a3s_actors.cli.reasons import ReasonStore
 from a3s_actors.cli.running import Where
-from a3s_actors.cli.values import Decision, Kinds, LabelPairs, kinds_of, labels_of
+from a3s_actors.cli.values import Decision, Kinds, LabelPairs, every, kinds_of, labels_of
 from a3s_actors.memory.errors import ErrorFamily, MemoryRepositoryError
 from a3s_actors.memory.lexical import has_alphanumeric
 from a3s_actors.memory.operations import MemoryChangeSet, Revise, RevisionMode
@@ -187,19 +186,6 @@ def _place(head: NodeHead) -> tuple[int, list[tuple[int, str]]]:
     return head.created_at.order_key, [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 
 
-async def _candidates(repository: MemoryRepository, request: ScanRequest) -> AsyncIterator[NodeHead]:
-    import attrs
-
-    cursor = None
-    while True:
-        page = await repository.scan(attrs.evolve(request, after=cursor))
-        for head in page.nodes:
-            yield head
-        if page.next_after is None:
-            return
-        cursor = page.next_after
-
-
 @command("review")
 async def review(
     where: Where,
@@ -220,7 +206,7 @@ async def review(
     async with where.open() as repository:
         walk = _Review(where, repository)
         # The ids of imports are digests: walk in the order of arrival and, within a file, of its lines.
-        ordered = sorted([(_place(head), head.id) async for head in _candidates(repository, request)])
+        ordered = sorted([(_place(head), head.id) async for head in every(repository, request)])
         found = [node_id for _, node_id in ordered]
         chosen = found if limit is None else found[:limit]
         try:

@@ -6,7 +6,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated
@@ -20,14 +20,25 @@ from a3s_actors.cli.export import export_header, markdown_lines
 from a3s_actors.cli.output import emit, json_text, say, table
 from a3s_actors.cli.reasons import ReasonStore
 from a3s_actors.cli.running import BadInput, Refused, Where
-from a3s_actors.cli.values import At, Because, Evidence, Key, Statuses, decision, find, moment, statuses_of
+from a3s_actors.cli.values import (
+    At,
+    Because,
+    Evidence,
+    Given,
+    Key,
+    Statuses,
+    decision,
+    every,
+    find,
+    moment,
+    statuses_of,
+)
 from a3s_actors.memory.purge import MemoryPurge, receipt_json
 from a3s_actors.memory.reads import ScanRequest
 from a3s_actors.memory.snapshot import SnapshotRequest
-from a3s_actors.memory.values import MemoryNamespace, MemoryStatus, NodeHead
+from a3s_actors.memory.values import MemoryStatus
 
 if TYPE_CHECKING:
-    from a3s_actors.memory.repository import MemoryRepository
     from a3s_backends.sqlite.repository import SqliteMemoryRepository
 
 _PAGE = 1000
@@ -174,14 +185,15 @@ async def purge(
     if bool(node_ids) == everything:
         raise BadInput("name the memories to erase, or give --everything")
     namespace = where.namespace
+    whole = ScanRequest(namespace=namespace)
     async with where.open() as repository:
         if node_ids:
             heads = [await find(repository, namespace, node_id) for node_id in node_ids]
         else:
-            heads = [head async for head in _all(repository, namespace)]
+            heads = [head async for head in every(repository, whole)]
         if not yes:
             _confirm(f"Erase {len(heads)} memories of {where.file} for good?")
-        with decision(where, evidence=evidence, because=because, at=at, key=key) as chosen:
+        with decision(where, Given(evidence, because, at, key)) as chosen:
             receipt = await repository.purge(
                 MemoryPurge(
                     idempotency_key=chosen.key,
@@ -192,7 +204,7 @@ async def purge(
                 )
             )
         gone = {item.uri for head in heads for item in head.evidence}
-        async for head in _all(repository, namespace):
+        async for head in every(repository, whole):
             gone -= {item.uri for item in head.evidence}
     await trio.to_thread.run_sync(ReasonStore(where.file).erase, gone)
     if json:
@@ -210,17 +222,6 @@ async def purge(
             "opened or closed next (doctor shows whether they have)",
             style="yellow",
         )
-
-
-async def _all(repository: MemoryRepository, namespace: MemoryNamespace) -> AsyncIterator[NodeHead]:
-    cursor = None
-    while True:
-        page = await repository.scan(ScanRequest(namespace=namespace, after=cursor, limit=_PAGE))
-        for head in page.nodes:
-            yield head
-        if page.next_after is None:
-            return
-        cursor = page.next_after
 
 
 def _confirm(question: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -26,6 +26,7 @@ __all__ = [
     "Because",
     "Decision",
     "Evidence",
+    "Given",
     "Key",
     "Kinds",
     "LabelPairs",
@@ -34,6 +35,7 @@ __all__ = [
     "choice",
     "choices",
     "decision",
+    "every",
     "find",
     "labels_of",
     "moment",
@@ -41,6 +43,7 @@ __all__ = [
 
 M = TypeVar("M", bound=enum.Enum)
 _MIN_PREFIX = 4
+_PAGE = 1000
 
 Evidence = Annotated[
     tuple[str, str, str] | None,
@@ -122,6 +125,18 @@ async def find(repository: MemoryRepository, namespace: MemoryNamespace, name: s
     raise NodeNotFound(name)
 
 
+async def every(repository: MemoryRepository, request: ScanRequest) -> AsyncGenerator[NodeHead, None]:
+    """Yield all memories of a scan, page by page."""
+    cursor = request.after
+    while True:
+        page = await repository.scan(attrs.evolve(request, after=cursor, limit=_PAGE))
+        for head in page.nodes:
+            yield head
+        if page.next_after is None:
+            return
+        cursor = page.next_after
+
+
 @attrs.frozen
 class Decision:
     """What a changing command was given: when, under which key, and with which evidence."""
@@ -136,10 +151,19 @@ class Decision:
         return (self.evidence,)
 
 
+@attrs.frozen
+class Given:
+    """What a changing command was given besides its memories, as options say it."""
+
+    evidence: tuple[str, str, str] | None
+    because: str | None
+    at: str | None
+    key: str | None
+    json: bool = False
+
+
 @contextmanager
-def decision(
-    where: Where, *, evidence: tuple[str, str, str] | None, because: str | None, at: str | None, key: str | None
-) -> Iterator[Decision]:
+def decision(where: Where, given: Given) -> Iterator[Decision]:
     """Give the decision that options describe; a reason's text is stored first, and removed if the block refuses.
 
     Raises:
@@ -147,22 +171,22 @@ def decision(
         InvalidInput, LimitExceeded: a part of the evidence is malformed.
         Persistence: the reason cannot be stored.
     """
-    occurred_at = moment("--at", at)
-    name = key if key is not None else f"cli-{secrets.token_hex(16)}"
-    if (evidence is None) == (because is None):
+    occurred_at = moment("--at", given.at)
+    name = given.key if given.key is not None else f"cli-{secrets.token_hex(16)}"
+    if (given.evidence is None) == (given.because is None):
         raise BadInput("give either --evidence URI DIGEST KIND or --because TEXT")
-    if evidence is not None:
-        uri, digest, kind = evidence
+    if given.evidence is not None:
+        uri, digest, kind = given.evidence
         chosen = choice("--evidence KIND", EvidenceKind, kind)
         yield Decision(occurred_at, name, EvidenceRef(uri=uri, digest=digest, kind=chosen, occurred_at=occurred_at))
         return
-    assert because is not None
+    assert given.because is not None
     store = ReasonStore(where.existing())
-    reason = store.keep(because, where.namespace, name, occurred_at)
+    reason = store.keep(given.because, where.namespace, name, occurred_at)
     try:
         yield Decision(occurred_at, name, reason)
-    except MemoryRepositoryError:
-        if key is None:  # under a key of the caller's an earlier, successful command may have stored it
+    except (MemoryRepositoryError, Refused):
+        if given.key is None:  # under a key of the caller's an earlier, successful command may have stored it
             store.forget(reason)
         raise
 
