@@ -41,3 +41,17 @@ def test_every_test_that_the_readme_names_exists() -> None:
 def test_every_page_that_the_readme_links_exists() -> None:
     links = re.findall(r"\]\(([^)#]+)\)", README)
     assert [link for link in links if "://" not in link and not (ROOT / link).exists()] == []
+
+
+async def test_the_readmes_loop_free_door_runs() -> None:
+    from a3s_actors.testing.building import NS, change, create
+    from a3s_backends.in_memory import open_in_memory_repository
+
+    example = next(block for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "durable.turn" in block)
+    body = "".join(f"    {line}\n" for line in example.splitlines())
+    scope: dict[str, object] = {}
+    exec(f"async def embed(repository, mine, prompt):\n{body}    return report", scope)  # the project's own page
+    async with open_in_memory_repository() as repository:
+        await repository.apply(change("k", create("n", "we deploy on tuesdays")))
+        report = await scope["embed"](repository, NS, "when do we deploy")  # type: ignore[operator]
+    assert [item.node_id for item in report.admitted] == ["n"]
