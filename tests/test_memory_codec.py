@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from a3s_actors.memory import (
     AccessEvent,
+    ChangeSetResult,
     EvidenceKind,
     EvidenceRef,
     InvalidInput,
@@ -36,6 +37,8 @@ from a3s_actors.memory.codec import (
     equality_digest,
     float_json,
     node_json,
+    result_json,
+    statuses_json,
     string_json,
 )
 from a3s_actors.memory.decoding import decode
@@ -119,6 +122,12 @@ def test_a_node_comes_back_from_its_json_with_its_history() -> None:
         assert node_json(decode(text, MemoryNode)) == text
 
 
+def test_a_result_comes_back_from_its_json() -> None:
+    result = ReferenceState().apply(whole_change_set())
+    assert decode(result_json(result), ChangeSetResult) == result
+    assert list(json.loads(result_json(result))) == ["idempotencyKey", "occurredAt", "nodes"]
+
+
 def test_fields_stand_in_their_one_order() -> None:
     state = ReferenceState()
     node = json.loads(node_json(state.apply(whole_change_set()).node("a")))
@@ -143,6 +152,17 @@ def test_fields_stand_in_their_one_order() -> None:
         "operation", "node_id", "expected_revision", "content", "mode", "evidence", "confidence", "importance",
     ]  # fmt: skip
     assert operations[4]["importance"] is None
+    assert list(json.loads(change_set_json(whole_change_set()))) == [
+        "idempotencyKey", "namespace", "occurredAt", "operations",
+    ]  # fmt: skip
+    assert list(operations[0]["node"]) == [
+        "id", "namespace", "kind", "status", "content", "confidence", "importance", "evidence", "relations", "labels",
+        "createdAt",
+    ]  # fmt: skip
+    assert list(operations[5]) == ["operation", "node_id", "expected_revision", "relation"]
+    assert list(operations[5]["relation"]) == ["kind", "targetId"]
+    assert list(operations[7]) == ["operation", "node_id", "expected_revision", "status"]
+    assert statuses_json(reversed(MemoryStatus)) == ('["candidate","active","superseded","conflicted","tombstoned"]')
     assert list(json.loads(access_event_json(access("e", "n")))) == [
         "id", "namespace", "nodeId", "nodeRevision", "occurredAt", "contextId",
     ]  # fmt: skip
@@ -237,6 +257,12 @@ def changed(path: str, value: Any = ..., *, rename: str | None = None) -> str:
         changed("operations.2.expected_revision", 1.0),
         changed("operations.2.expected_revision", "1"),
         changed("operations.2.expected_revision", -1),
+        changed("operations.2.expected_revision", 1 << 64),
+        changed("operations.2.expected_revision", 10**400),
+        changed("operations.0.node.confidence", 10**400),
+        changed("operations.0.node.content", None),
+        changed("operations.4.mode", "guess"),
+        changed("operations.5.relation.kind", "likes"),
         changed("occurredAt", 0),
         changed("occurredAt", "2026-01-01"),
         changed("operations", {}),
@@ -246,7 +272,7 @@ def changed(path: str, value: Any = ..., *, rename: str | None = None) -> str:
         "null", "[]", '"text"', "1", "", "{", "nonsense", "NaN", "\x00", "[" * 100_000, "{" * 100_000,
         '{"a":' * 50_000,
     ],
-    ids=range(43),
+    ids=range(49),
 )  # fmt: skip
 def test_anything_but_a_change_set_is_refused_with_a_typed_error(text: str) -> None:
     with pytest.raises(MemoryRepositoryError) as caught:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import copy
 import inspect
+import json
 import pickle
 from typing import Any
 
 import pytest
 
 from a3s_actors.memory import errors
+from a3s_actors.memory.codec import draft_json
+from a3s_actors.memory.decoding import decode
 from a3s_actors.memory.errors import ErrorFamily, MemoryRepositoryError
 from a3s_actors.memory.operations import Create, MemoryChangeSet, Revise, RevisionMode
 from a3s_actors.memory.reads import MemoryHit, MemoryQuery
 from a3s_actors.memory.reference import ReferenceState
+from a3s_actors.memory.snapshot import SnapshotRequest
+from a3s_actors.memory.values import MemoryNodeDraft
 from a3s_actors.testing import building
 
 CANARY = "tangerine-canary-5519"
@@ -69,6 +74,46 @@ def test_an_error_survives_pickling_and_copying(name: str, duplicate: Any) -> No
     assert (type(again), again.fields(), str(again)) == (type(error), error.fields(), str(error))
 
 
+def test_families_tell_what_a_caller_can_do() -> None:
+    families: dict[str, set[str]] = {family.value: set() for family in ErrorFamily}
+    for name, error in EXAMPLES.items():
+        families[error.family.value].add(name)
+    assert families == {
+        "invalid": {"InvalidInput", "LimitExceeded", "NamespaceMismatch", "EvidenceRequired"},
+        "refused": {
+            "AdmissionNotAllowed", "ChangeSetPurged", "InvalidTransition", "InvariantViolation", "NodeNotFound",
+            "NodeRevisionNotFound", "RelationTargetNotFound",
+        },
+        "conflict": {"IdempotencyConflict", "NodeAlreadyExists", "RevisionConflict"},
+        "closed": {"RepositoryClosed"},
+        "unavailable": {"Persistence", "RepositoryLocked"},
+        "corrupt": {"Corruption"},
+    }  # fmt: skip
+
+
+FIELDS = {
+    "AdmissionNotAllowed": ["node_id", "revision", "current_revision", "current_status"],
+    "ChangeSetPurged": ["key", "digest"],
+    "Corruption": ["where", "message"],
+    "IdempotencyConflict": ["key"],
+    "InvalidInput": ["field", "message"],
+    "InvalidTransition": ["node_id", "from_status", "to_status"],
+    "LimitExceeded": ["resource", "limit", "actual"],
+    "NodeNotFound": ["node_id"],
+    "NodeRevisionNotFound": ["node_id", "revision"],
+    "Persistence": ["operation", "message"],
+    "RelationTargetNotFound": ["node_id", "target_id"],
+    "RevisionConflict": ["node_id", "expected", "actual"],
+}
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_an_error_carries_the_fields_of_the_contract_ready_for_json(name: str) -> None:
+    fields = EXAMPLES[name].fields()
+    assert list(fields) == FIELDS[name]
+    assert json.loads(json.dumps(fields)) == fields
+
+
 def test_locked_storage_is_a_failure_of_storage() -> None:
     assert issubclass(errors.RepositoryLocked, errors.Persistence)
 
@@ -90,6 +135,14 @@ def refusals() -> list[MemoryRepositoryError]:
         lambda: state.apply(building.change("k4", building.revise("n", CANARY, uri=f"s://{CANARY}"))),
         lambda: state.apply(building.change("k5", building.activate("n"))),
         lambda: MemoryQuery(namespace=building.NS, text=f"{CANARY}\ud800"),
+        lambda: building.revise("n", CANARY * 10_000),
+        lambda: building.draft("n", CANARY, labels={CANARY * 10: ""}),
+        lambda: building.evidence(f"s://{CANARY}" * 200),
+        lambda: decode(draft_json(building.draft("n", CANARY)).replace('"active"', f'"{CANARY}"'), MemoryNodeDraft),
+        lambda: decode(draft_json(building.draft("n", CANARY)).replace("0.5", f'"{CANARY}"'), MemoryNodeDraft),
+        lambda: decode(draft_json(building.draft("n", CANARY)).replace("2026", CANARY), MemoryNodeDraft),
+        lambda: decode(draft_json(building.draft("n", CANARY))[:-1], MemoryNodeDraft),
+        lambda: state.snapshot(SnapshotRequest(namespace=building.NS, max_bytes=1)),
     ]
     found = []
     for attempt in attempts:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import datetime as dt
+import pickle
 from typing import Any
 
 import pytest
@@ -96,8 +98,73 @@ def test_a_leap_second_lies_between_its_neighbours() -> None:
     assert before < leap < after
     assert str(leap) == "2016-12-31T23:59:60.500Z"
     assert Timestamp.of(str(leap)) == leap
-    with pytest.raises(InvalidInput):
-        Timestamp(1, leap=True).__class__(SECOND, leap=True)
+    for ns in (SECOND, 59 * SECOND, 61 * SECOND, -SECOND):
+        with pytest.raises(InvalidInput, match="minute"):
+            Timestamp(ns, leap=True)
+    for wrong in (1, "yes", None):
+        with pytest.raises(InvalidInput):
+            Timestamp(60 * SECOND, leap=wrong)  # type: ignore[arg-type]
+
+
+def test_a_leap_second_may_be_told_with_any_offset_of_whole_minutes() -> None:
+    for text in ("2017-01-01T05:29:60+05:30", "2016-12-31T15:59:60-08:00", "2016-12-31t23:59:60.000z"):
+        assert str(Timestamp.of(text)) == "2016-12-31T23:59:60Z"
+
+
+@given(st.integers(-138_910_020_480, 136_837_781_279), st.integers(0, SECOND - 1))
+def test_every_leap_second_comes_back_from_its_text_and_keeps_its_place(minute: int, nanos: int) -> None:
+    leap = Timestamp(minute * 60 * SECOND + nanos, leap=True)
+    assert Timestamp.parse(str(leap)) == leap
+    assert ":60" in str(leap)
+    following = Timestamp(minute * 60 * SECOND)
+    assert leap < following
+    assert not following <= leap
+    assert leap != Timestamp(leap.ns)
+    if minute > -138_910_020_480:
+        assert Timestamp(following.ns - 1) < leap
+
+
+@given(WHOLE, st.integers(-(23 * 60 + 59), 23 * 60 + 59))
+def test_an_offset_names_the_same_instant(ns: int, minutes: int) -> None:
+    try:
+        local = str(Timestamp(ns + minutes * 60 * SECOND))
+    except InvalidInput:
+        return
+    sign = "-" if minutes < 0 else "+"
+    assert Timestamp.parse(f"{local[:-1]}{sign}{abs(minutes) // 60:02}:{abs(minutes) % 60:02}") == Timestamp(ns)
+
+
+@given(WHOLE)
+def test_a_text_has_0_3_6_or_9_digits_and_no_fewer_would_do(ns: int) -> None:
+    _, _, fraction = str(Timestamp(ns)).rstrip("Z").partition(".")
+    assert len(fraction) in {0, 3, 6, 9}
+    assert not fraction.endswith("000")
+    assert int(fraction.ljust(9, "0") or 0) == ns % SECOND
+
+
+def test_the_range_is_that_of_six_digit_years() -> None:
+    first, last = "-262143-01-01T00:00:00Z", "+262142-12-31T23:59:59.999999999Z"
+    assert str(Timestamp.of(first)) == first
+    assert str(Timestamp.of(last)) == last
+    for text in ("-262144-12-31T23:59:59.999999999Z", "+262143-01-01T00:00:00Z"):
+        with pytest.raises(InvalidInput):
+            Timestamp.of(text)
+    for instant in (Timestamp.of(first), Timestamp.of(last)):
+        with pytest.raises(OverflowError):
+            instant.to_datetime()
+
+
+def test_a_datetime_is_cut_down_to_microseconds_never_rounded_up() -> None:
+    assert Timestamp(1999).to_datetime() == dt.datetime(1970, 1, 1, microsecond=1, tzinfo=dt.UTC)
+    assert Timestamp(-1).to_datetime() == dt.datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=dt.UTC)
+
+
+def test_an_instant_is_a_value() -> None:
+    instant = Timestamp.of("2016-12-31T23:59:60.5Z")
+    assert pickle.loads(pickle.dumps(instant)) == copy.deepcopy(instant) == instant
+    assert hash(Timestamp.of("2026-01-01T01:00:00+01:00")) == hash(Timestamp.of("2026-01-01T00:00:00Z"))
+    assert repr(Timestamp(0)) == "Timestamp(1970-01-01T00:00:00Z)"
+    assert Timestamp.of(instant) is instant
 
 
 def test_now_is_the_hosts_clock() -> None:

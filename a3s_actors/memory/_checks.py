@@ -12,6 +12,7 @@ from a3s_actors.memory.errors import InvalidInput, LimitExceeded
 from a3s_actors.memory.lexical import float32, is_blank
 
 E = TypeVar("E")
+_MAX_WHOLE = (1 << 64) - 1  # what the stored format can hold; longer figures cannot even be printed
 Validator = Callable[[Any, Any, Any], None]
 
 
@@ -75,10 +76,12 @@ def unit_interval(field: str) -> Callable[[Any], float]:
 
 
 def whole(field: str, minimum: int, maximum: int | None = None, *, resource: str | None = None) -> Validator:
-    """Return an attrs validator: a whole number in a range. Too large is LimitExceeded(`resource`)."""
+    """Return an attrs validator: a whole number in a range, of 64 bits. Above it is LimitExceeded(`resource`)."""
 
-    def validate(_instance: object, _attribute: object, value: object) -> None:
+    def validate(_instance: object, _attribute: object, value: Any) -> None:
         check_whole(field, value, minimum, maximum, resource=resource)
+        if value > _MAX_WHOLE:
+            raise InvalidInput(field, "must fit into 64 bits")
 
     return validate
 
@@ -92,7 +95,7 @@ def check_whole(
     if value < minimum:
         raise InvalidInput(field, f"must be at least {minimum}")
     if maximum is not None and value > maximum:
-        raise LimitExceeded(resource or field, maximum, value)
+        raise LimitExceeded(resource or field, maximum, min(value, _MAX_WHOLE))
 
 
 def instance_of(field: str, *kinds: type) -> Validator:

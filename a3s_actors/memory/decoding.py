@@ -89,7 +89,7 @@ def _class_hook(
     fields = attrs.fields(cls)
     names = {field.name: _camel(field.name) if rename else field.name for field in fields}
     required = {names[field.name] for field in fields if field.default is attrs.NOTHING}
-    lists = [names[field.name] for field in fields if str(field.type).startswith("tuple")]
+    lists = {names[field.name]: "| None" in str(field.type) for field in fields if str(field.type).startswith("tuple")}
     allowed = set(names.values()) | ({"operation"} if tag else set())
     overrides: dict[str, Any] = {name: override(rename=out) for name, out in names.items()}
     build = make_dict_structure_fn(cls, converter, _cattrs_detailed_validation=False, **overrides)
@@ -102,8 +102,8 @@ def _class_hook(
             raise InvalidInput(f"{prefix}.{unknown[:_NAME_SHOWN]}", "is no field of the schema; remove it")
         if not required <= value.keys():
             raise InvalidInput(f"{prefix}.{min(required - value.keys())}", "is missing")
-        for name in lists:
-            if name in value and not isinstance(value[name], list):
+        for name, optional in lists.items():
+            if name in value and not isinstance(value[name], list) and not (optional and value[name] is None):
                 raise InvalidInput(f"{prefix}.{name}", "must be a list")
         return build(value, cls)
 

@@ -176,7 +176,7 @@ def _relations(items: list[_Relation]) -> tuple[MemoryRelation, ...]:
 
 
 def _body(data: _Head | _Revision) -> tuple[Any, ...]:
-    if data.revision < 1:
+    if not 1 <= data.revision < 1 << 64:
         raise _Unusual
     return (
         data.revision,

@@ -51,7 +51,10 @@ def to_node_ids(value: Iterable[str] | None) -> tuple[str, ...] | None:
         return None
     if isinstance(value, str):
         raise InvalidInput("purge.nodeIds", "must be a list of ids, or None for everything")
-    ids = list(value)
+    try:
+        ids = list(value)
+    except TypeError:
+        raise InvalidInput("purge.nodeIds", "must be a list of ids, or None for everything") from None
     for node_id in ids:
         check_text("purge.nodeIds", node_id, limits.MAX_IDENTIFIER_BYTES)
     if not ids:

@@ -9,7 +9,7 @@ import attrs
 
 from a3s_actors.memory import limits
 from a3s_actors.memory._checks import as_frozenset, check_text, check_whole, instance_of, whole
-from a3s_actors.memory.errors import InvalidInput, LimitExceeded
+from a3s_actors.memory.errors import InvalidInput
 from a3s_actors.memory.lexical import has_alphanumeric
 from a3s_actors.memory.values import (
     AccessEvent,
@@ -237,8 +237,6 @@ def check_node_ids(values: Iterable[str]) -> list[str]:
 
 def check_page_limit(field: str, value: object) -> int:
     """Refuse a page size outside 1 to 1000."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InvalidInput(field, "must be a whole number of at least 1")
-    if value > limits.MAX_PAGE_LIMIT:
-        raise LimitExceeded(field, limits.MAX_PAGE_LIMIT, value)
+    check_whole(field, value, 1, limits.MAX_PAGE_LIMIT)
+    assert isinstance(value, int)
     return value

@@ -209,19 +209,22 @@ class NamespaceSnapshot:
             raise Corruption("snapshot", "digest or byte count differ from the content")
 
     def verify_deep(self, request: SnapshotRequest) -> tuple[MemoryNode, ...]:
-        """Do all that `verify` does, decode every node, and check that its bytes are its canonical JSON.
+        """Do all that `verify` does, decode every node, and check its bytes and the revisions of its history.
 
         Returns:
             The decoded nodes.
 
         Raises:
-            Corruption, LimitExceeded: as `verify`; also when a node's bytes are not canonical.
+            Corruption, LimitExceeded: as `verify`; also when a node's bytes are not its canonical JSON, or its history
+                does not count from 1 up to it.
         """
         self.verify(request)
         nodes = self.nodes()
         for place, (node, data) in enumerate(zip(nodes, self.node_bytes, strict=True)):
             if node_json(node).encode() != data:
                 raise Corruption(f"snapshot node {place}", "is not canonical")
+            if any(earlier.revision != number for number, earlier in enumerate(node.history, 1)):
+                raise Corruption(f"snapshot node {place}", "its history is not complete")
         return nodes
 
 

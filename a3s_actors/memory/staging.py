@@ -103,8 +103,10 @@ def stage(change_set: MemoryChangeSet, lookup: HeadLookup) -> tuple[StagedNode, 
         rule that the change set breaks. Nothing was changed.
     """
     for operation in change_set.operations:
-        if isinstance(operation, Activate | Corroborate | Revise) and not operation.evidence:
-            raise EvidenceRequired(operation.node_id, f"{operation.tag} needs at least one new evidence")
+        if isinstance(operation, Activate | Corroborate | Revise):
+            if not operation.evidence:
+                raise EvidenceRequired(operation.node_id, f"{operation.tag} needs at least one new evidence")
+            _check_evidence_limit(len(operation.evidence))
     view = _View(change_set, lookup)
     for operation in change_set.operations:
         if isinstance(operation, Create):
@@ -236,8 +238,7 @@ class _View:
         new = operation.evidence
         _check_times(new, self._at)
         merged = (*head.evidence, *new)
-        if len(merged) > limits.MAX_EVIDENCE:
-            raise LimitExceeded("node evidence", limits.MAX_EVIDENCE, len(merged))
+        _check_evidence_limit(len(merged))
         _check_unique_uris(head.id, merged)
         changes: dict[str, Any] = {"evidence": tuple(sorted(merged, key=EvidenceRef.sort_key))}
         if isinstance(operation, Activate):
@@ -259,6 +260,19 @@ class _View:
             # removed relation named exists: its inverse was there.
             if head is not None:
                 check_graph(head, self.head)
+
+        for node_id, states in self._staged.items():
+            self._check_ending(self._stored.get(node_id), states)
+
+    @staticmethod
+    def _check_ending(before: NodeHead | None, states: list[NodeHead]) -> None:
+        # A tombstone hides what the node was, so the graph alone cannot tell that the successor came honestly.
+        head = states[-1]
+        if head.status is not MemoryStatus.TOMBSTONED or not head.has_relation(RelationKind.SUPERSEDED_BY):
+            return
+        earlier = states if before is None else [before, *states]
+        if not any(state.status is MemoryStatus.SUPERSEDED for state in earlier):
+            raise InvariantViolation(head.id, "a memory with a successor must be superseded before it is tombstoned")
 
     def result(self) -> tuple[StagedNode, ...]:
         return tuple(
@@ -296,6 +310,11 @@ def check_graph(head: NodeHead, lookup: HeadLookup) -> None:
             raise InvariantViolation(
                 head.id, f"the target {relation.target_id!r} of supersedes must be superseded in the same change set"
             )
+
+
+def _check_evidence_limit(count: int) -> None:
+    if count > limits.MAX_EVIDENCE:
+        raise LimitExceeded("node evidence", limits.MAX_EVIDENCE, count)
 
 
 def _check_times(evidence: Sequence[EvidenceRef], at: Timestamp) -> None:

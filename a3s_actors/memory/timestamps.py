@@ -78,6 +78,8 @@ class Timestamp:
 
     @leap.validator
     def _ends_a_minute(self, _attribute: object, value: object) -> None:
+        if not isinstance(value, bool):
+            raise InvalidInput("timestamp", "leap is True or False")
         if value and self.ns // _NANOS % 60 != 0:
             raise InvalidInput("timestamp", "a leap second ends a minute")
 

@@ -180,13 +180,15 @@ class Labels(Mapping[str, str]):
             unless empty.
 
     Raises:
-        InvalidInput: a key is blank, or key or value is no Unicode text.
+        InvalidInput: no mapping, a key is blank, or key or value is no Unicode text.
         LimitExceeded: too many pairs, or one too long.
     """
 
     __slots__ = ("_hash", "_items")
 
     def __init__(self, items: Mapping[str, str] | None = None) -> None:
+        if items is not None and not isinstance(items, Mapping):
+            raise InvalidInput("node.labels", "must be a mapping from text to text")
         pairs = dict(items or {})
         for key, value in pairs.items():
             check_text("node.labels.key", key, limits.MAX_LABEL_KEY_BYTES)
@@ -199,11 +201,7 @@ class Labels(Mapping[str, str]):
     @classmethod
     def of(cls, value: Mapping[str, str] | None) -> Labels:
         """Return `value` as Labels; None is empty."""
-        if isinstance(value, Labels):
-            return value
-        if value is not None and not isinstance(value, Mapping):
-            raise InvalidInput("node.labels", "must be a mapping from text to text")
-        return cls(value)
+        return value if isinstance(value, Labels) else cls(value)
 
     def __getitem__(self, key: str) -> str:
         return self._items[key]
