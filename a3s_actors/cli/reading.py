@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,31 +28,25 @@ from a3s_actors.cli.values import Kinds, LabelPairs, Statuses, every, find, kind
 from a3s_actors.memory.codec import access_event_json, head_json, node_json, revision_json
 from a3s_actors.memory.errors import NodeNotFound
 from a3s_actors.memory.reads import MemoryQuery, ScanRequest
+from a3s_actors.memory.timestamps import Timestamp
 from a3s_actors.memory.values import EvidenceRef, MemoryStatus, NodeHead
 from a3s_actors.recall import DurableMemoryRecallPolicy, RecallHit, lexical_recall
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from a3s_actors.memory.repository import MemoryRepository
 
 _Limit = Annotated[int, typer.Option("--limit", min=1, help="How many at most.")]
 _Id = Annotated[str, typer.Argument(metavar="ID", help="An id, or the beginning of one.")]
 
 
-async def _filtered(
-    repository: MemoryRepository, request: ScanRequest, accepts: list[tuple[str, str]]
-) -> AsyncGenerator[NodeHead, None]:
-    """Yield the memories of a scan that pass the filters which a scan does not have."""
-    bounds = [(name, moment(f"--{name}", value)) for name, value in accepts if name != "evidence"]
-    wanted = [value for name, value in accepts if name == "evidence"]
-    async with aclosing(every(repository, request)) as heads:
-        async for head in heads:
-            inside = all(
-                head.updated_at >= bound if name == "since" else head.updated_at < bound for name, bound in bounds
-            )
-            if inside and all(any(item.uri.startswith(uri) for item in head.evidence) for uri in wanted):
-                yield head
+def _passes(head: NodeHead, since: Timestamp | None, until: Timestamp | None, uri: str | None) -> bool:
+    """Tell whether a memory passes the filters that a scan does not have."""
+    return (
+        (since is None or head.updated_at >= since)
+        and (until is None or head.updated_at < until)
+        and (uri is None or any(item.uri.startswith(uri) for item in head.evidence))
+    )
 
 
 @command("list")
@@ -72,7 +65,8 @@ async def list_memories(
     json: AsJson = False,
 ) -> None:
     """List memories in the order of their ids."""
-    given = [("since", since), ("until", until), ("evidence", evidence_uri)]
+    earliest = None if since is None else moment("--since", since)
+    latest = None if until is None else moment("--until", until)
     request = ScanRequest(
         namespace=where.namespace,
         statuses=statuses_of(status) or frozenset(MemoryStatus),
@@ -80,14 +74,12 @@ async def list_memories(
         labels=labels_of(label),
         after=after,
     )
-    filters = [(name, value) for name, value in given if value is not None]
-    for name, value in filters:
-        if name != "evidence":
-            moment(f"--{name}", value)
     found: list[NodeHead] = []
     more = False
-    async with where.open() as repository, aclosing(_filtered(repository, request, filters)) as heads:
+    async with where.open() as repository, aclosing(every(repository, request)) as heads:
         async for head in heads:
+            if not _passes(head, earliest, latest, evidence_uri):
+                continue
             if len(found) == limit:
                 more = True
                 break
