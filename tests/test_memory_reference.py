@@ -261,6 +261,56 @@ def test_a_mark_takes_the_place_of_the_relation_that_a_status_needs() -> None:
     assert (receipt.nodes, receipt.neighbours) == (1, ())
 
 
+def test_a_purge_may_be_at_the_time_of_a_neighbours_last_change_and_not_before() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        filled().prepare_purge(purge("p", "new", second=1 - 1e-9))
+    assert caught.value.field == "purge.occurredAt"
+    assert filled().prepare_purge(purge("p", "new", second=1)).receipt.neighbours == ("old",)
+
+
+def test_neighbours_are_told_in_the_order_of_their_ids_bytes_and_keep_sorted_relations() -> None:
+    state = ReferenceState(KEY)
+    conflict, related = RelationKind.CONFLICTS_WITH, RelationKind.RELATED_TO
+    names = ["é", "b", "B", "～", "\U0001f600"]
+    pairs = [relate(conflict, name) for name in ("n", "m")]
+    state.apply(
+        change(
+            "k",
+            create("n", relations=[relate(conflict, name) for name in names]),
+            create("m", relations=[relate(conflict, name) for name in names]),
+            *(create(name, relations=[relate(related, "peer"), *pairs]) for name in names),
+            create("peer", relations=[relate(related, name) for name in names]),
+            *(set_status(name, MemoryStatus.CONFLICTED) for name in names),
+        )
+    )
+    assert state.purge(purge("p", "n", "m")).neighbours == ("B", "b", "é", "～", "\U0001f600")
+    marks = {node_of(state, name).relations[0].target_id for name in names}
+    # One mark each, for the first of the two ids; the same everywhere, because it stands for the same node.
+    assert len(marks) == 1
+    assert all(node_of(state, name).relations[1:] == (relate(related, "peer"),) for name in names)
+    expected = hashlib.blake2b(
+        b'{"tenantId":"tenant","principalId":"principal","scopeId":"scope"}"m"',
+        digest_size=32,
+        key=KEY,
+        person=b"a3s-purge",
+    )
+    assert marks == {PURGED_PREFIX + expected.hexdigest()}
+
+
+def test_a_damaged_graph_does_not_stand_in_the_way_of_an_erasure() -> None:
+    state, broken = filled(), ReferenceState()
+    kept = (
+        record
+        for record in state.dump()
+        if not (isinstance(record, StateHead) and record.head.id == "old" and record.head.namespace == NS)
+        and not (isinstance(record, StateRevision) and record.revision.content == "first words")
+        and not isinstance(record, StateEvent)
+    )
+    broken.load(kept)
+    assert node_of(broken, "new").has_relation(RelationKind.SUPERSEDES)
+    assert broken.purge(purge("p", "new")).neighbours == ()
+
+
 def test_a_neighbour_whose_status_needs_no_relation_gets_no_mark() -> None:
     state = filled()
     state.purge(purge("p", "old"))
@@ -329,6 +379,7 @@ def test_a_purge_may_be_the_first_thing_in_a_namespace() -> None:
 @pytest.mark.parametrize("asked", [purge("p", "n", "m"), purge("p")], ids=["some", "everything"])
 def test_a_purge_and_its_receipt_come_back_from_their_json(asked: MemoryPurge) -> None:
     assert decode(purge_json(asked), MemoryPurge) == asked
+    assert asked.node_ids in {None, ("m", "n")}
     state = filled()
     receipt = state.purge(attrs.evolve(asked, node_ids=None if asked.node_ids is None else ("new", "old")))
     assert receipt.change_sets
@@ -343,6 +394,7 @@ def test_a_purge_names_its_nodes_or_everything(ids: Any) -> None:
 
 
 def test_a_purge_is_not_before_its_reason() -> None:
+    assert attrs.evolve(purge("p", "n", second=1), reason=evidence("ticket://1", second=1)).occurred_at == at(1)
     with pytest.raises(InvalidInput) as caught:
         attrs.evolve(purge("p", "n", second=1), reason=evidence("ticket://1", second=1 + 1e-9))
     assert caught.value.field == "purge.reason.occurredAt"
