@@ -437,3 +437,13 @@ def test_records_out_of_place_are_refused(chosen: tuple[int, ...]) -> None:
     ReferenceState().load(records(0, 1, 2, 3, 4))
     with pytest.raises(ValueError):
         ReferenceState().load(records(*chosen))
+
+
+def test_one_incomplete_history_among_complete_ones_is_refused() -> None:
+    state = filled()
+    kept = [
+        record for record in state.dump() if not (isinstance(record, StateRevision) and record.revision.revision == 3)
+    ]
+    assert len(kept) < len(dumped(state))
+    with pytest.raises(ValueError, match="incomplete"):
+        ReferenceState().load(kept)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import gc
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -121,6 +122,8 @@ def test_an_honest_snapshot_verifies_and_decodes() -> None:
 def test_a_claim_that_does_not_fit_the_bytes_is_noticed(change_it: object) -> None:
     with pytest.raises(Corruption):
         change_it(view()).verify(REQUEST)  # type: ignore[operator]
+    with pytest.raises(Corruption):
+        change_it(view()).verify_deep(REQUEST)  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(
@@ -194,6 +197,21 @@ def test_no_request_goes_beyond_the_hard_caps() -> None:
         with pytest.raises(LimitExceeded) as caught:
             make(cap + 1)
         assert (caught.value.resource, caught.value.limit, caught.value.actual) == (resource, cap, cap + 1)
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_decoding_leaves_the_collector_as_it_was(on: bool) -> None:
+    before = gc.isenabled()
+    damaged = attrs.evolve(view(), node_bytes=[b"{}"])
+    try:
+        (gc.enable if on else gc.disable)()
+        view().nodes()
+        assert gc.isenabled() is on
+        with pytest.raises(Corruption):
+            damaged.nodes()
+        assert gc.isenabled() is on
+    finally:
+        (gc.enable if before else gc.disable)()
 
 
 def test_building_stops_at_the_budget_and_reads_no_further() -> None:

@@ -166,6 +166,23 @@ def test_collections_hold_up_to_their_limits() -> None:
         Labels({"k": "  "})
 
 
+@pytest.mark.parametrize("name", ["evidence", "relations"])
+def test_heads_and_revisions_hold_no_more_than_drafts(name: str) -> None:
+    from a3s_actors.memory import ReferenceState
+
+    head = ReferenceState().apply(change("k", create("n"))).node("n").head
+    items: list[Any] = {
+        "evidence": [evidence(f"u://{number}") for number in range(65)],
+        "relations": [MemoryRelation(RelationKind.RELATED_TO, f"m{number}") for number in range(257)],
+    }[name]
+    full: dict[str, Any] = {name: items[:-1]}
+    over: dict[str, Any] = {name: items}
+    for value in (head, head.as_revision(), head.with_history(())):
+        assert len(getattr(attrs.evolve(value, **full), name)) == len(items) - 1
+        with pytest.raises(LimitExceeded, match=f"node {name}"):
+            attrs.evolve(value, **over)
+
+
 @pytest.mark.parametrize("wrong", ["text", b"bytes", {"a": 1}, 1, [1], [None]])
 def test_what_is_no_list_of_the_right_values_is_refused(wrong: Any) -> None:
     for name in ("evidence", "relations"):
