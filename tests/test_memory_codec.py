@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import struct
 from typing import Any
@@ -32,6 +33,7 @@ from a3s_actors.memory import (
 )
 from a3s_actors.memory.codec import (
     access_event_json,
+    canonical_change_set,
     change_set_json,
     draft_json,
     equality_digest,
@@ -43,6 +45,7 @@ from a3s_actors.memory.codec import (
 )
 from a3s_actors.memory.decoding import decode
 from a3s_actors.memory.lexical import float32, is_blank
+from a3s_actors.memory.limits import MAX_CHANGE_SET_BYTES
 from a3s_actors.memory.values import RevisionKind
 from a3s_actors.testing import building
 from a3s_actors.testing.building import NS, access, activate, add, change, corroborate, create, revise, set_status
@@ -195,19 +198,52 @@ def test_texts_are_escaped_as_json_requires_and_no_further(text: str) -> None:
 
 
 def test_equal_change_sets_have_equal_digests_and_others_do_not() -> None:
-    base = change("k", create("n", confidence=0.0), revise("n", "x", confidence=0.0, importance=0.0))
-    equal = change("k", create("n", confidence=-0.0), revise("n", "x", confidence=-0.0, importance=-0.0))
-    assert base == equal
-    assert equality_digest(base) == equality_digest(equal)
+    def with_zeros(*zeros: float) -> MemoryChangeSet:
+        first, second, third, fourth = zeros
+        return change(
+            "k",
+            create("n", confidence=first, importance=second),
+            revise("n", "x", confidence=third),
+            revise("n", "x", 2, importance=fourth),
+            corroborate("n", 3),
+        )
+
+    base = with_zeros(0.0, 0.0, 0.0, 0.0)
+    for place in range(4):
+        equal = with_zeros(*(-0.0 if place == number else 0.0 for number in range(4)))
+        assert change_set_json(equal) != change_set_json(base)
+        assert base == equal
+        assert equality_digest(base) == equality_digest(equal)
+    assert equality_digest(base) == hashlib.sha256(change_set_json(base).encode()).digest()
     others = [
         change("k2", *base.operations),
         change("k", *base.operations, second=1e-9),
         change("k", base.operations[0]),
-        change("k", create("n", confidence=1e-45), base.operations[1]),
-        change("k", base.operations[0], revise("n", "x", confidence=0.0)),
+        change("k", create("n", confidence=1e-45, importance=0.0), *base.operations[1:]),
+        change("k", create("n", confidence=0.0, importance=1e-45), *base.operations[1:]),
+        change("k", base.operations[0], revise("n", "x", confidence=0.0, importance=0.0), *base.operations[2:]),
+        change("k", *reversed(base.operations)),
         attrs.evolve(base, namespace=building.OTHER),
     ]
     assert len({equality_digest(each) for each in [base, *others]}) == len(others) + 1
+
+
+def test_a_change_set_may_fill_its_limit_to_the_byte() -> None:
+    control = "\x01" * 60_000  # six bytes each in JSON
+
+    def with_last(content: str) -> MemoryChangeSet:
+        return change("k", *(create(f"n{number}", control) for number in range(46)), create("last", content))
+
+    room = MAX_CHANGE_SET_BYTES - len(canonical_change_set(with_last("x"))) + 1
+    tail = "\x01" * (room // 6) + "x" * (room % 6)
+    assert len(canonical_change_set(with_last(tail))) == MAX_CHANGE_SET_BYTES
+    with pytest.raises(LimitExceeded) as caught:
+        canonical_change_set(with_last(f"{tail}x"))
+    assert caught.value.fields() == {
+        "resource": "change-set bytes",
+        "limit": 16 * 1024 * 1024,
+        "actual": 16 * 1024 * 1024 + 1,
+    }
 
 
 # -- decoding is strict ------------------------------------------------------------------------------------------------

@@ -171,10 +171,9 @@ def test_heads_and_revisions_hold_no_more_than_drafts(name: str) -> None:
     from a3s_actors.memory import ReferenceState
 
     head = ReferenceState().apply(change("k", create("n"))).node("n").head
-    items: list[Any] = {
-        "evidence": [evidence(f"u://{number}") for number in range(65)],
-        "relations": [MemoryRelation(RelationKind.RELATED_TO, f"m{number}") for number in range(257)],
-    }[name]
+    items: list[Any] = [evidence(f"u://{number}") for number in range(65)]
+    if name == "relations":
+        items = [MemoryRelation(RelationKind.RELATED_TO, f"m{number}") for number in range(257)]
     full: dict[str, Any] = {name: items[:-1]}
     over: dict[str, Any] = {name: items}
     for value in (head, head.as_revision(), head.with_history(())):
@@ -183,7 +182,7 @@ def test_heads_and_revisions_hold_no_more_than_drafts(name: str) -> None:
             attrs.evolve(value, **over)
 
 
-@pytest.mark.parametrize("wrong", ["text", b"bytes", {"a": 1}, 1, [1], [None]])
+@pytest.mark.parametrize("wrong", ["text", b"bytes", {"a": 1}, {evidence("u"): 1}, 1, [1], [None]])
 def test_what_is_no_list_of_the_right_values_is_refused(wrong: Any) -> None:
     for name in ("evidence", "relations"):
         with pytest.raises(InvalidInput):
@@ -332,18 +331,18 @@ def test_a_malformed_request_names_its_field(make: Callable[[], Any], field: str
 
 
 @pytest.mark.parametrize(
-    ("make", "limit"),
+    ("make", "resource", "limit"),
     [
-        (lambda: MemoryQuery(namespace=NS, limit=101), 100),
-        (lambda: ScanRequest(namespace=NS, limit=1001), 1000),
-        (lambda: SnapshotRequest(namespace=NS, max_nodes=100_001), 100_000),
-        (lambda: SnapshotRequest(namespace=NS, max_bytes=256 * 1024 * 1024 + 1), 256 * 1024 * 1024),
+        (lambda limit: MemoryQuery(namespace=NS, limit=limit), "query limit", 100),
+        (lambda limit: ScanRequest(namespace=NS, limit=limit), "scan.limit", 1000),
     ],
 )
-def test_a_request_beyond_a_limit_names_it(make: Callable[[], Any], limit: int) -> None:
+def test_a_request_beyond_a_limit_names_it(make: Callable[[int], Any], resource: str, limit: int) -> None:
+    assert make(1).limit == 1
+    assert make(limit).limit == limit
     with pytest.raises(LimitExceeded) as caught:
-        make()
-    assert (caught.value.limit, caught.value.actual) == (limit, limit + 1)
+        make(limit + 1)
+    assert (caught.value.resource, caught.value.limit, caught.value.actual) == (resource, limit, limit + 1)
 
 
 def test_relations_have_inverses() -> None:

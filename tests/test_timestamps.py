@@ -65,6 +65,33 @@ def test_leap_years_go_on_beyond_the_standard_librarys_years(year: str) -> None:
     assert day == (2 if leap else 1) * 86_400 * SECOND
 
 
+def test_the_days_at_the_ends_of_months_and_years_are_those_of_the_standard_library() -> None:
+    for year in range(1600, 2001):  # a whole cycle of the calendar
+        for month, day in ((1, 1), (2, 28), (3, 1), (12, 31)):
+            days = dt.date(year, month, day).toordinal() - dt.date(1970, 1, 1).toordinal()
+            assert str(Timestamp(days * 86_400 * SECOND)) == f"{year}-{month:02}-{day:02}T00:00:00Z"
+
+
+@given(
+    st.integers(-62_000_000_000, 250_000_000_000), st.sampled_from(["", ".5", ".123456789", ".000000001"]), st.data()
+)
+def test_the_stored_form_is_read_the_quick_way_as_any_other_is(
+    seconds: int, fraction: str, data: st.DataObject
+) -> None:
+    stored = f"{str(Timestamp(seconds * SECOND))[:-1]}{fraction}Z"
+    place = data.draw(st.integers(0, len(stored) - 1))
+    character = data.draw(st.sampled_from("0123456789:-.TZ+ x٣"))
+    one = stored if place == 10 else stored[:place] + character + stored[place + 1 :]
+    other = f"{one[:10]}t{one[11:]}"  # RFC 3339 allows a small t, the stored form has none
+    outcomes: list[Any] = []
+    for text in (one, other):
+        try:
+            outcomes.append(Timestamp.parse(text))
+        except InvalidInput as error:
+            outcomes.append(error.fields())
+    assert outcomes[0] == outcomes[1]
+
+
 @given(WHOLE, WHOLE)
 def test_instants_sort_as_their_numbers(a: int, b: int) -> None:
     one, two = Timestamp(a), Timestamp(b)
@@ -141,6 +168,8 @@ def test_a_leap_second_lies_between_its_neighbours() -> None:
         Timestamp.of, ["2016-12-31T23:59:59.9Z", "2016-12-31T23:59:60.5Z", "2017-01-01T00:00:00Z"]
     )
     assert before < leap < after
+    assert not leap < leap
+    assert leap <= leap
     assert str(leap) == "2016-12-31T23:59:60.500Z"
     assert Timestamp.of(str(leap)) == leap
     for ns in (SECOND, 59 * SECOND, 61 * SECOND, -SECOND):
