@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import subprocess
 import sys
+from collections.abc import Set
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -15,9 +18,9 @@ BACKENDS = ROOT / "backends" / "a3s_backends"
 
 # Each layer may import those before it, and itself.
 LAYERS = ["actor", "memory", "vector", "embedding", "recall", "agent", "maintenance", "testing", "cli"]
-ALLOWED = {
+ALLOWED: dict[str, set[str]] = {
     "actor": set(),
-    "memory": {"actor"},
+    "memory": set(),  # pure: it needs no actor
     "vector": {"actor", "memory"},
     "embedding": {"actor", "memory"},
     "recall": {"actor", "memory", "vector", "embedding"},
@@ -79,6 +82,75 @@ def test_a_backend_uses_the_engine_below_recall_and_no_other_technology(path: Pa
     # The journal keeps its state in memory and answers reads as the in-memory backend does.
     assert others <= ({"in_memory"} if own == "journal" else set())
     assert not {name.split(".")[0] for name in names} & OPTIONAL
+
+
+def module_name(path: Path) -> str:
+    base = ENGINE.parent if path.is_relative_to(ENGINE) else BACKENDS.parent
+    parts = path.relative_to(base).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported_when_loaded(path: Path, known: Set[str]) -> set[str]:
+    """Return the known modules that one imports when it is loaded: not in functions, not for type checking only."""
+    found: set[str] = set()
+    todo: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            dotted = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= dotted if dotted <= known else {node.module, *dotted}
+        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            todo.extend(node.orelse)
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            todo.extend(ast.iter_child_nodes(node))
+    return found & known
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    paths = {module_name(path): path for path in [*modules(ENGINE), *modules(BACKENDS)]}
+    graph = {name: imported_when_loaded(path, paths.keys()) - {name} for name, path in paths.items()}
+    assert any(graph.values())
+    try:
+        order = list(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        pytest.fail(f"a circle: {' -> '.join(reversed(error.args[1]))}")
+    assert set(order) == set(paths)
+
+
+def test_the_memory_kernel_knows_no_event_loop_and_no_storage() -> None:
+    own = modules(ENGINE / "memory")
+    names = {path: {name.split(".")[0] for name in imports(path)} for path in own}
+    everything = set().union(*names.values())
+    assert everything - set(sys.stdlib_module_names) == {"a3s_actors", "attrs", "cattrs", "msgspec"}
+    assert not everything & {
+        "asyncio",
+        "io",
+        "logging",
+        "random",
+        "shutil",
+        "socket",
+        "sqlite3",
+        "subprocess",
+        "threading",
+    }
+    assert {name for path in own for name in imports(path) if name.startswith("a3s_actors.actor")} == set()
+    # The kernel reads no clock: only `Timestamp.now`, which hosts call, does. It makes no identity: the one secret is
+    # the key of a state that was given none.
+    assert [path.name for path in own if "time" in names[path]] == ["timestamps.py"]
+    assert [path.name for path in own if names[path] & {"secrets", "uuid"}] == ["reference.py"]
+
+
+@pytest.mark.parametrize("package", ["actor", "memory", "recall", "testing"])
+def test_every_name_that_a_layer_offers_is_there_and_no_other(package: str) -> None:
+    module = importlib.import_module(f"a3s_actors.{package}")
+    assert module.__all__ == sorted(set(module.__all__))
+    for name in module.__all__:
+        assert getattr(module, name) is not None
+    assert set(module.__all__) <= set(dir(module))
+    with pytest.raises(AttributeError, match="no_such_name"):
+        module.no_such_name  # noqa: B018
 
 
 def test_the_actor_library_needs_nothing_but_trio_attrs_and_structlog() -> None:
