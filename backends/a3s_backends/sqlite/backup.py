@@ -17,6 +17,7 @@ import attrs
 from a3s_actors.memory.errors import Corruption, InvalidInput, Persistence, RepositoryLocked
 from a3s_actors.memory.values import MemoryNamespace
 from a3s_backends.sqlite.connection import arm, connect, patience, storage_errors
+from a3s_backends.sqlite.copying import copy_rows
 from a3s_backends.sqlite.rows import RowCodec
 from a3s_backends.sqlite.schema import migrate, read_meta, schema_version, sync_folder
 from a3s_backends.sqlite.statistics import read_statistics
@@ -63,13 +64,14 @@ class RestoreReceipt:
     replaced: Path | None
 
 
-def backup_file(db: apsw.Connection, target: Path, check: Callable[[], None]) -> BackupReceipt:
-    """Copy the database of an open connection to a new file, check the copy, and only then give it its name.
+def backup_file(source: Path, target: Path, check: Callable[[], None], *, vfs: str | None = None) -> BackupReceipt:
+    """Copy a repository file to a new one, check the copy, and only then give it its name.
 
     Args:
-        db: a read connection outside any transaction; writers go on meanwhile.
+        source: the file; writers go on meanwhile.
         target: the new file; nothing may be there.
         check: called now and then; what it raises ends the backup.
+        vfs: another VFS than the checksum one, for fault injection.
 
     Raises:
         InvalidInput: something is there already.
@@ -79,11 +81,7 @@ def backup_file(db: apsw.Connection, target: Path, check: Callable[[], None]) ->
     if target.exists():
         raise InvalidInput("backup.path", "is there already; name a new file")
     with _building(target, "backup") as building:
-        arm(db, check)
-        try:
-            db.execute("VACUUM INTO ?", (str(building),))
-        finally:
-            arm(db, None)
+        copy_rows(source, building, check, vfs=vfs)
         counts = _check_copy(building, check)
         _publish(building, target)
     return BackupReceipt(path=target, bytes=target.stat().st_size, namespaces=counts[0], nodes=counts[1])
@@ -112,10 +110,10 @@ def restore_file(source: Path, target: Path, *, replace: bool, check: Callable[[
     if target.exists() and (not replace or source.samefile(target)):
         raise InvalidInput("restore.target", "is there already; say that it may be replaced, or name a new file")
     with _building(target, "restore") as building:
-        # A connection that only reads: a backup on read-only media can be restored, too.
-        with contextlib.closing(_open_backup(source)) as db:
-            arm(db, check)
-            db.execute("VACUUM INTO ?", (str(building),))
+        wal = source.with_name(source.name + "-wal")
+        used = wal.exists() and wal.stat().st_size > 0
+        # Only reading: a backup on read-only media can be restored, too.
+        copy_rows(source, building, check, read_only=True, immutable=not used)
         _check_copy(building, check)
         with _old_file(target) as old:
             _raise_tokens(building, old.tokens if old is not None else {})
@@ -148,22 +146,11 @@ def _building(target: Path, operation: str) -> Iterator[Path]:
             building.with_name(building.name + end).unlink(missing_ok=True)
 
 
-def _open_backup(source: Path) -> apsw.Connection:
-    wal = source.with_name(source.name + "-wal")
-    used = wal.exists() and wal.stat().st_size > 0
-    db = connect(source, read_only=True, immutable=not used)
-    try:
-        schema_version(db)
-    except BaseException:
-        db.close()
-        raise
-    return db
-
-
 def _check_copy(path: Path, check: Callable[[], None]) -> tuple[int, int]:
     """Verify a copy wholly; return how many namespaces and nodes it has."""
     db = connect(path)
     try:
+        arm(db, check)
         if schema_version(db) < 1:
             raise Corruption("backup", "it has no schema")
         db.execute("BEGIN IMMEDIATE")

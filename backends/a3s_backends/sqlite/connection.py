@@ -19,7 +19,7 @@ import apsw.sqlite_extra
 from a3s_actors.memory.errors import Corruption, MemoryRepositoryError, Persistence, RepositoryLocked
 from a3s_backends.sqlite.lexical_schema import LexicalIndexDamaged
 
-__all__ = ["arm", "connect", "patience", "storage_errors"]
+__all__ = ["arm", "connect", "file_uri", "patience", "storage_errors"]
 
 BUSY_SECONDS: Final = 10.0
 """How long a writer waits for another process before it gives up."""
@@ -78,10 +78,9 @@ def connect(
         apsw.Error: as SQLite says; call it inside `storage_errors`.
     """
     mode = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE
-    name = str(path)
-    if immutable:
-        name, mode = f"file:{quote(name)}?immutable=1", mode | apsw.SQLITE_OPEN_URI
-    db = apsw.Connection(name, flags=mode | apsw.SQLITE_OPEN_NOFOLLOW, vfs=vfs or _vfs())
+    name = file_uri(path, read_only=read_only, immutable=immutable)
+    flags = mode | apsw.SQLITE_OPEN_URI | apsw.SQLITE_OPEN_NOFOLLOW
+    db = apsw.Connection(name, flags=flags, vfs=vfs or _vfs())
     try:
         _wait_fairly(db)
         _keep_strict(db)
@@ -90,6 +89,12 @@ def connect(
         db.close()
         raise
     return db
+
+
+def file_uri(path: Path, *, read_only: bool = False, immutable: bool = False) -> str:
+    """Name a file in the way that opening and ATTACH understand, whatever characters its path has."""
+    end = "&immutable=1" if immutable else ""
+    return f"file:{quote(str(path))}?mode={'ro' if read_only else 'rw'}{end}"
 
 
 def _wait_fairly(db: apsw.Connection, seconds: float | None = None) -> None:

@@ -102,14 +102,10 @@ class _ReaderPool:
             finally:
                 self._give_back(db)
 
-    def alone(self, function: Callable[[apsw.Connection], T]) -> T:
-        """Run `function` with a connection but no transaction, in this thread."""
-        with storage_errors("read"):
-            db = connect(self._path, vfs=self._vfs)
-            try:
-                return function(db)
-            finally:
-                db.close()
+    def backup(self, target: Path) -> BackupReceipt:
+        """Copy the file to a new one, in this thread."""
+        with storage_errors("backup"):
+            return backup_file(self._path, target, check_cancelled, vfs=self._vfs)
 
     def _take(self) -> apsw.Connection:
         if self._closed:
@@ -297,7 +293,7 @@ class SqliteMemoryRepository:
         if self._closed:
             await trio.lowlevel.checkpoint()
             raise RepositoryClosed("closed")
-        return await self._read_runner.run(self._readers.alone, lambda db: backup_file(db, target, check_cancelled))
+        return await self._read_runner.run(self._readers.backup, target)
 
     async def load_namespace(self, namespace: MemoryNamespace, nodes: Iterable[MemoryNode]) -> NamespaceChangeToken:
         """Store whole nodes, histories included, in a namespace that holds none: the way back from an export.

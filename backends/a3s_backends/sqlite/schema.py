@@ -25,6 +25,7 @@ from a3s_backends.sqlite.connection import connect
 
 __all__ = [
     "APPLICATION_ID",
+    "PAGE_CHECKSUM_BYTES",
     "SCHEMA_VERSION",
     "create_if_missing",
     "migrate",
@@ -35,6 +36,7 @@ __all__ = [
 
 APPLICATION_ID: Final = 0x61337361  # "a3sa"
 SCHEMA_VERSION: Final = 2
+PAGE_CHECKSUM_BYTES: Final = 8  # room at the end of each page; SQLite's checksum VFS wants exactly so many
 
 _TABLES: Final = (
     "CREATE TABLE meta(name TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT ROWID",
@@ -176,7 +178,7 @@ def create_if_missing(path: Path) -> bool:
 def _build(path: Path) -> None:
     db = connect(path)
     try:
-        db.reserve_bytes("main", 8)  # room for the page checksums; must precede the first page
+        db.reserve_bytes("main", PAGE_CHECKSUM_BYTES)  # must precede the first page
         db.execute("PRAGMA journal_mode = WAL").fetchall()
         db.execute("BEGIN IMMEDIATE")
         migrate(db)
@@ -194,14 +196,18 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def schema_version(db: apsw.Connection) -> int:
-    """Return the file's schema version, or refuse a file that is not a repository of a known version.
+def schema_version(db: apsw.Connection, name: str = "main") -> int:
+    """Return a file's schema version, or refuse a file that is not a repository of a known version.
+
+    Args:
+        db: the connection.
+        name: under which the file is attached to it.
 
     Raises:
         Persistence: another application's database, or made by a newer release.
     """
-    version: int = db.execute("PRAGMA user_version").get
-    application: int = db.execute("PRAGMA application_id").get
+    version: int = db.execute(f"PRAGMA {name}.user_version").get
+    application: int = db.execute(f"PRAGMA {name}.application_id").get
     if application != APPLICATION_ID:
         raise Persistence("open", "the file is no memory repository of this project; nothing was changed")
     if version > SCHEMA_VERSION:
