@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, runtime_checkable
 
@@ -84,8 +84,11 @@ class ToolCall:
         _any_text("toolCall.arguments", self.arguments)
 
 
-_message_calls = as_tuple("message.toolCalls", ToolCall)
-_reply_calls = as_tuple("reply.toolCalls", ToolCall)
+_calls = as_tuple("toolCalls", ToolCall)
+
+
+def _to_calls(value: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
+    return _calls(value)
 
 
 @attrs.frozen(kw_only=True)
@@ -104,7 +107,7 @@ class ModelMessage:
 
     role: Role
     content: str = attrs.field(default="", repr=False)
-    tool_calls: tuple[ToolCall, ...] = attrs.field(default=(), converter=_message_calls)
+    tool_calls: tuple[ToolCall, ...] = attrs.field(default=(), converter=_to_calls)
     tool_call_id: str | None = None
 
     def __attrs_post_init__(self) -> None:
@@ -134,8 +137,16 @@ class ToolDefinition:
     parameters: Mapping[str, Any] = attrs.field(repr=False)
 
 
-_request_messages = as_tuple("request.messages", ModelMessage)
-_request_tools = as_tuple("request.tools", ToolDefinition)
+_messages = as_tuple("request.messages", ModelMessage)
+_tools = as_tuple("request.tools", ToolDefinition)
+
+
+def _to_messages(value: Iterable[ModelMessage]) -> tuple[ModelMessage, ...]:
+    return _messages(value)
+
+
+def _to_tools(value: Iterable[ToolDefinition]) -> tuple[ToolDefinition, ...]:
+    return _tools(value)
 
 
 @attrs.frozen(kw_only=True)
@@ -151,8 +162,8 @@ class ModelRequest:
         max_output_tokens: at least 1, or None for the server's own.
     """
 
-    messages: tuple[ModelMessage, ...] = attrs.field(converter=_request_messages)
-    tools: tuple[ToolDefinition, ...] = attrs.field(default=(), converter=_request_tools)
+    messages: tuple[ModelMessage, ...] = attrs.field(converter=_to_messages)
+    tools: tuple[ToolDefinition, ...] = attrs.field(default=(), converter=_to_tools)
     purpose: RequestPurpose = RequestPurpose.TURN
     json_object: bool = False
     temperature: float | None = None
@@ -204,7 +215,7 @@ class ModelReply:
     """
 
     content: str = attrs.field(default="", repr=False)
-    tool_calls: tuple[ToolCall, ...] = attrs.field(default=(), converter=_reply_calls)
+    tool_calls: tuple[ToolCall, ...] = attrs.field(default=(), converter=_to_calls)
     finish_reason: FinishReason = FinishReason.STOP
     usage: ModelUsage = attrs.field(factory=ModelUsage)
     model: str | None = None
