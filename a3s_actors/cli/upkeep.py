@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 import sys
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     from a3s_backends.sqlite.repository import SqliteMemoryRepository
 
 _PAGE = 1000
-_HOUR = 3600
 _WORTH_COMPACTING = 1 << 20
 
 
@@ -351,17 +349,15 @@ async def _complaints(file: Path, repository: SqliteMemoryRepository) -> list[Co
 
 
 def _about_files(file: Path) -> Iterator[Complaint]:
+    from a3s_backends.sqlite.folder import leftovers
+
     for each in (file, ReasonStore(file).path):
         if each.exists() and stat.S_IMODE(each.stat().st_mode) & 0o077:
             yield Complaint(f"{each.name} can be read by others", "set its mode to 0600", _narrow(each))
-    for left in file.parent.glob(f".{file.name}.*.new*"):
-        if time.time() - left.stat().st_mtime > _HOUR:
-            yield Complaint(f"{left.name} was left by a command that was killed", "remove it", _remove(left))
+    # Opening the file has removed those that it may.
+    for left in leftovers(file.parent):
+        yield Complaint(f"{left.name} was left by a command that was killed", "remove it; it may hold every text")
 
 
 def _narrow(path: Path) -> Callable[[SqliteMemoryRepository], Awaitable[object]]:
     return lambda _repository: trio.to_thread.run_sync(path.chmod, 0o600)
-
-
-def _remove(path: Path) -> Callable[[SqliteMemoryRepository], Awaitable[object]]:
-    return lambda _repository: trio.to_thread.run_sync(lambda: path.unlink(missing_ok=True))

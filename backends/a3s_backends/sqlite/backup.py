@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import apsw
 import attrs
 
-from a3s_actors.memory.errors import Corruption, InvalidInput, Persistence, RepositoryLocked
+from a3s_actors.memory.errors import Corruption, InvalidInput, MemoryRepositoryError, Persistence, RepositoryLocked
 from a3s_actors.memory.values import MemoryNamespace
 from a3s_backends.sqlite.connection import arm, connect, patience, storage_errors
 from a3s_backends.sqlite.copying import copy_rows
+from a3s_backends.sqlite.folder import being_replaced, building, check_no_log, sync_folder
 from a3s_backends.sqlite.rows import RowCodec
-from a3s_backends.sqlite.schema import migrate, read_meta, schema_version, sync_folder
+from a3s_backends.sqlite.schema import migrate, read_meta, schema_version
 from a3s_backends.sqlite.statistics import read_statistics
 from a3s_backends.sqlite.verifying import verify_file
 
@@ -28,6 +29,8 @@ __all__ = ["BackupReceipt", "RestoreReceipt", "backup_file", "restore_file"]
 _WAIT_SECONDS = 2.0
 _UNKNOWN_PAST = 1 << 32
 _ENDS = ("", "-wal", "-shm", "-journal")
+_TAKEN = "is there already; say that it may be replaced, or name a new file"
+_IN_USE = "somebody uses the file; close every user of it first"
 
 
 @attrs.frozen(kw_only=True)
@@ -78,13 +81,16 @@ def backup_file(source: Path, target: Path, check: Callable[[], None], *, vfs: s
         Corruption: the copy does not verify: the file itself is damaged.
         Persistence: the folder cannot be written.
     """
-    if target.exists():
-        raise InvalidInput("backup.path", "is there already; name a new file")
-    with _building(target, "backup") as building:
-        copy_rows(source, building, check, vfs=vfs)
-        counts = _check_copy(building, check)
-        _publish(building, target)
-    return BackupReceipt(path=target, bytes=target.stat().st_size, namespaces=counts[0], nodes=counts[1])
+    with storage_errors("backup"):
+        if target.exists():
+            raise InvalidInput("backup.path", "is there already; name a new file")
+        with building(target.parent) as new:
+            copy_rows(source, new, check, vfs=vfs)
+            namespaces, nodes = _check_copy(new, check)
+            size = new.stat().st_size
+            if not _publish(new, target):
+                raise InvalidInput("backup.path", "is there already; name a new file")
+    return BackupReceipt(path=target, bytes=size, namespaces=namespaces, nodes=nodes)
 
 
 def restore_file(source: Path, target: Path, *, replace: bool, check: Callable[[], None]) -> RestoreReceipt:
@@ -105,45 +111,27 @@ def restore_file(source: Path, target: Path, *, replace: bool, check: Callable[[
         RepositoryLocked: somebody uses the file.
         Persistence: the folder cannot be written.
     """
-    if not source.is_file():
-        raise InvalidInput("restore.source", "there is no such file")
-    if target.exists() and (not replace or source.samefile(target)):
-        raise InvalidInput("restore.target", "is there already; say that it may be replaced, or name a new file")
-    with _building(target, "restore") as building:
-        wal = source.with_name(source.name + "-wal")
-        used = wal.exists() and wal.stat().st_size > 0
-        # Only reading: a backup on read-only media can be restored, too.
-        copy_rows(source, building, check, read_only=True, immutable=not used)
-        _check_copy(building, check)
-        with _old_file(target) as old:
-            _raise_tokens(building, old.tokens if old is not None else {})
-            counts = _check_copy(building, check)
-            replaced = None
-            if old is not None:
-                replaced = _aside(target, with_log=old.tokens is None)
-                _publish(building, target, replace=True)
-            else:
-                _publish(building, target)
-    return RestoreReceipt(path=target, namespaces=counts[0], nodes=counts[1], replaced=replaced)
-
-
-@attrs.frozen
-class _Old:
-    tokens: dict[MemoryNamespace, int] | None  # None: the file cannot be read any more
-
-
-@contextlib.contextmanager
-def _building(target: Path, operation: str) -> Iterator[Path]:
-    building = target.with_name(f".{target.name}.{secrets.token_hex(8)}.new")
-    try:
-        with storage_errors(operation):
-            os.close(os.open(building, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
-            yield building
-    except OSError as error:
-        raise Persistence(operation, f"{error.strerror}; check the folder and its permissions") from error
-    finally:
-        for end in _ENDS:
-            building.with_name(building.name + end).unlink(missing_ok=True)
+    with storage_errors("restore"):
+        if not source.is_file():
+            raise InvalidInput("restore.source", "there is no such file")
+        if _identity(target) is not None and (not replace or source.samefile(target)):
+            raise InvalidInput("restore.target", _TAKEN)
+        with building(target.parent) as new:
+            wal = source.with_name(source.name + "-wal")
+            used = wal.exists() and wal.stat().st_size > 0
+            # Only reading: a backup on read-only media can be restored, too.
+            copy_rows(source, new, check, read_only=True, immutable=not used)
+            _check_copy(new, check)
+            with being_replaced(target.parent, _WAIT_SECONDS), _old_file(target) as old:
+                if old is not None and not replace:
+                    raise InvalidInput("restore.target", _TAKEN)
+                check_no_log(target, "restore")
+                _raise_tokens(new, old.tokens if old is not None else {})
+                namespaces, nodes = _check_copy(new, check)
+                replaced = None if old is None else _aside(target, with_log=not old.log_emptied)
+                if not _publish(new, target, replace=old is not None):
+                    raise InvalidInput("restore.target", _TAKEN)
+    return RestoreReceipt(path=target, namespaces=namespaces, nodes=nodes, replaced=replaced)
 
 
 def _check_copy(path: Path, check: Callable[[], None]) -> tuple[int, int]:
@@ -169,58 +157,111 @@ def _check_copy(path: Path, check: Callable[[], None]) -> tuple[int, int]:
     return len(counts.namespaces), sum(sum(each.nodes.values()) for each in counts.namespaces)
 
 
-def _publish(building: Path, target: Path, *, replace: bool = False) -> None:
-    descriptor = os.open(building, os.O_RDONLY | os.O_CLOEXEC)
+def _publish(new: Path, target: Path, *, replace: bool = False) -> bool:
+    """Sync a file and give it its name; False when that is taken and must not be."""
+    descriptor = os.open(new, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
     if replace:
-        building.rename(target)
+        new.rename(target)
     else:
-        os.link(building, target)  # refuses when something has come there meanwhile
+        try:
+            os.link(new, target)
+        except FileExistsError:
+            return False
     sync_folder(target.parent)
+    return True
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return what tells a file from another of the same name; None when there is none.
+
+    Raises:
+        InvalidInput: it is no regular file: a folder, a pipe, a device, a symbolic link.
+    """
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        raise InvalidInput("restore.target", "must be a regular file")
+    return found.st_dev, found.st_ino
+
+
+@attrs.frozen
+class _Old:
+    """The file to be replaced, held for nobody else. `tokens` is None when it cannot be read any more."""
+
+    tokens: dict[MemoryNamespace, int] | None
+    log_emptied: bool
 
 
 @contextlib.contextmanager
 def _old_file(target: Path) -> Iterator[_Old | None]:
-    """Hold the file to be replaced for nobody else, its WAL emptied into it; None when there is none."""
-    if not target.exists():
+    """Hold the file to be replaced for nobody else, its WAL emptied into it where it has one that can be read."""
+    before = _identity(target)
+    if before is None:
         yield None
         return
-    try:
-        db = connect(target)
-    except apsw.Error:
-        yield _Old(None)
-        return
-    try:
+    with contextlib.ExitStack() as held:
         try:
+            db = held.enter_context(contextlib.closing(connect(target)))
             with patience(db, _WAIT_SECONDS):
                 db.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()
                 # Leaving WAL needs to be the only user of the file; the lock then stays with this connection.
                 mode = db.execute("PRAGMA journal_mode = DELETE").get
                 db.execute("BEGIN EXCLUSIVE")
-            old = _Old({each.namespace: each.sequence for each in read_statistics(db).namespaces})
         except (apsw.BusyError, apsw.LockedError):
-            raise RepositoryLocked("restore", "somebody uses the file; close every user of it first") from None
+            raise RepositoryLocked("restore", _IN_USE) from None
         except apsw.Error:
-            old = _Old(None)
+            held.close()
+            held.enter_context(_raw_lock(target))
+            old = _Old(None, log_emptied=False)
         else:
             if mode != "delete":
-                raise RepositoryLocked("restore", "somebody uses the file; close every user of it first")
+                raise RepositoryLocked("restore", _IN_USE)
+            old = _Old(_tokens(db), log_emptied=True)
+        if _identity(target) != before:
+            # The lock is on a file that lies elsewhere now; nothing is known of the one that is here.
+            raise RepositoryLocked("restore", "somebody replaced the file meanwhile; look at it, then try again")
         yield old
+
+
+def _tokens(db: apsw.Connection) -> dict[MemoryNamespace, int] | None:
+    try:
+        return {each.namespace: each.sequence for each in read_statistics(db).namespaces}
+    except (apsw.Error, MemoryRepositoryError):
+        return None
+
+
+@contextlib.contextmanager
+def _raw_lock(path: Path) -> Iterator[None]:
+    """Take SQLite's exclusive lock on a file that SQLite cannot read: somebody may have it open all the same."""
+    file = apsw.VFSFile("", str(path), [apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_MAIN_DB, 0])
+    try:
+        try:
+            file.xLock(apsw.SQLITE_LOCK_SHARED)
+            file.xLock(apsw.SQLITE_LOCK_EXCLUSIVE)
+        except apsw.BusyError:
+            raise RepositoryLocked("restore", _IN_USE) from None
+        yield
     finally:
-        db.close()
+        file.xUnlock(apsw.SQLITE_LOCK_NONE)
+        file.xClose()
 
 
 def _aside(target: Path, *, with_log: bool) -> Path:
     for number in range(1, 10_000):
         aside = target.with_name(f"{target.name}.replaced-{number}")
-        if not any(aside.with_name(aside.name + end).exists() for end in _ENDS):
+        if aside.exists() and aside.samefile(target):
+            break  # by a restore that was killed before it had replaced the file
+        if not any(os.path.lexists(aside.with_name(aside.name + end)) for end in _ENDS):
+            os.link(target, aside)
             break
     else:
         raise Persistence("restore", "too many replaced files beside the repository; remove old ones")
-    os.link(target, aside)
     for end in _ENDS[1:] if with_log else ():
         left = target.with_name(target.name + end)
         if left.exists():

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Sequence
+from pathlib import Path
 
 import apsw
 import attrs
@@ -21,6 +22,7 @@ from a3s_actors.memory.errors import MemoryRepositoryError
 from a3s_actors.memory.operations import ChangeSetResult
 from a3s_actors.memory.purge import PurgeReceipt
 from a3s_backends.sqlite.connection import storage_errors
+from a3s_backends.sqlite.folder import remove_leftovers
 from a3s_backends.sqlite.lexical_schema import LexicalIndexDamaged
 from a3s_backends.sqlite.purging import PurgeRequest, bytes_pending, finish_purge, purge_rows
 from a3s_backends.sqlite.rows import RowCodec
@@ -76,6 +78,8 @@ class Writer:
             return result
         receipt = result.unwrap()
         assert isinstance(receipt, PurgeReceipt)
+        # A killed backup or restore has left the erased texts, too.
+        remove_leftovers(Path(self.db.filename).parent)
         return outcome.Value(attrs.evolve(receipt, bytes_pending=not self.finish_purge()))
 
     def finish_purge(self) -> bool:

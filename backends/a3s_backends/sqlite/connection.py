@@ -147,6 +147,8 @@ def as_repository_error(operation: str, error: apsw.Error) -> MemoryRepositoryEr
         return RepositoryLocked(operation, f"another process held the file for more than {BUSY_SECONDS:.0f} s")
     if isinstance(error, apsw.FullError):
         return Persistence(operation, "the disk is full; nothing of this operation was stored")
+    if extended == apsw.SQLITE_READONLY_DBMOVED:
+        return RepositoryLocked(operation, "another file lies in the place of the one that is open; open it again")
     if isinstance(error, apsw.ReadOnlyError):
         return Persistence(operation, "the file or its folder cannot be written; check permissions")
     if isinstance(error, apsw.CantOpenError) or extended == apsw.SQLITE_OK_SYMLINK:
@@ -156,9 +158,12 @@ def as_repository_error(operation: str, error: apsw.Error) -> MemoryRepositoryEr
 
 @contextmanager
 def storage_errors(operation: str) -> Iterator[None]:
-    """Turn SQLite's and the index's errors into the kernel's; everything else passes."""
+    """Turn the errors of SQLite, of the index and of the file system into the kernel's; everything else passes."""
     try:
         yield
+    except OSError as error:
+        message = f"{error.strerror or type(error).__name__}; check path, folder and permissions"
+        raise Persistence(operation, message) from error
     except apsw.Error as error:
         raise as_repository_error(operation, error) from error
     except LexicalIndexDamaged as error:

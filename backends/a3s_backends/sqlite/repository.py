@@ -54,7 +54,8 @@ from a3s_actors.memory.values import (
 )
 from a3s_backends.sqlite.backup import BackupReceipt, RestoreReceipt, backup_file, restore_file
 from a3s_backends.sqlite.batch import CompactRequest, Writer, WriteRequest, WriteResult
-from a3s_backends.sqlite.connection import arm, connect, storage_errors
+from a3s_backends.sqlite.connection import BUSY_SECONDS, arm, connect, storage_errors
+from a3s_backends.sqlite.folder import being_opened, remove_leftovers
 from a3s_backends.sqlite.lexical_search import LexicalReader
 from a3s_backends.sqlite.log import LogCursor, LogPage, read_log
 from a3s_backends.sqlite.purging import PurgeRequest
@@ -104,8 +105,7 @@ class _ReaderPool:
 
     def backup(self, target: Path) -> BackupReceipt:
         """Copy the file to a new one, in this thread."""
-        with storage_errors("backup"):
-            return backup_file(self._path, target, check_cancelled, vfs=self._vfs)
+        return backup_file(self._path, target, check_cancelled, vfs=self._vfs)
 
     def _take(self) -> apsw.Connection:
         if self._closed:
@@ -466,25 +466,37 @@ def _open_writer(path: Path, create: bool, synchronous: str, vfs: str | None) ->
     if synchronous not in {"FULL", "EXTRA", "NORMAL"}:
         raise InvalidInput("synchronous", "must be FULL, EXTRA or NORMAL")
     with storage_errors("open"):
-        if not path.exists() and not create:
-            raise Persistence("open", "there is no such file; make it with create=True, or correct the path")
         if create:
             create_if_missing(path)
-        db = connect(path, synchronous=synchronous, vfs=vfs)
-        try:
-            version = schema_version(db)
-            if version < SCHEMA_VERSION or read_meta(db, "tokenizer") != fingerprint():
-                _bring_up_to_date(db)
-            key = read_meta(db, "file_key")
-            assert isinstance(key, bytes)
-            # Backups come as a single file without a WAL.
-            db.execute("PRAGMA journal_mode = WAL").fetchall()
-            writer = Writer(db, RowCodec(key))
-            writer.finish_purge()
-        except BaseException:
-            db.close()
-            raise
+        if not path.exists():
+            raise Persistence("open", "there is no such file; make it with create=True, or correct the path")
+        remove_leftovers(path.parent)
+        with being_opened(path.parent, BUSY_SECONDS):
+            db = connect(path, synchronous=synchronous, vfs=vfs)
+            try:
+                writer = Writer(db, RowCodec(_take_into_use(db)))
+            except BaseException:
+                db.close()
+                raise
+        writer.finish_purge()
         return writer
+
+
+def _take_into_use(db: apsw.Connection) -> bytes:
+    """Bring a file up to date and into WAL mode; return its key.
+
+    Backups come as a single file without a WAL. With one, the connection keeps SQLite's lock on the file from its
+    first read on, so that no restore can replace the file.
+    """
+    version = schema_version(db)
+    mode = db.execute("PRAGMA journal_mode = WAL").get
+    if mode != "wal":
+        raise Persistence("open", "the file system allows no write-ahead log; use a local disk")
+    if version < SCHEMA_VERSION or read_meta(db, "tokenizer") != fingerprint():
+        _bring_up_to_date(db)
+    key = read_meta(db, "file_key")
+    assert isinstance(key, bytes)
+    return key
 
 
 def _bring_up_to_date(db: apsw.Connection) -> None:

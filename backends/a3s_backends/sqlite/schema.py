@@ -9,7 +9,6 @@ the texts' tokens and can be rebuilt at any time.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 from collections.abc import Callable
@@ -21,7 +20,8 @@ import apsw
 from a3s_actors.memory.errors import Persistence
 from a3s_actors.memory.lexical import fingerprint
 from a3s_backends.sqlite import lexical_index
-from a3s_backends.sqlite.connection import connect
+from a3s_backends.sqlite.connection import connect, storage_errors
+from a3s_backends.sqlite.folder import building, check_no_log, sync_folder
 
 __all__ = [
     "APPLICATION_ID",
@@ -31,7 +31,6 @@ __all__ = [
     "migrate",
     "read_meta",
     "schema_version",
-    "sync_folder",
 ]
 
 APPLICATION_ID: Final = 0x61337361  # "a3sa"
@@ -155,24 +154,19 @@ def create_if_missing(path: Path) -> bool:
     Raises:
         Persistence: the folder cannot be written.
     """
-    if path.exists():
-        return False
-    building = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
-    try:
+    with storage_errors("create"):
+        if path.exists():
+            return False
+        check_no_log(path, "create")
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(building, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
-        try:
-            _build(building)
-            with contextlib.suppress(FileExistsError):
-                os.link(building, path)
-                sync_folder(path.parent)
-                return True
-        finally:
-            for end in ("", "-wal", "-shm", "-journal"):
-                building.with_name(building.name + end).unlink(missing_ok=True)
-    except OSError as error:
-        raise Persistence("create", f"{error.strerror}; check the folder and its permissions") from error
-    return False
+        with building(path.parent) as new:
+            _build(new)
+            try:
+                os.link(new, path)
+            except FileExistsError:
+                return False
+            sync_folder(path.parent)
+            return True
 
 
 def _build(path: Path) -> None:
@@ -185,15 +179,6 @@ def _build(path: Path) -> None:
         db.execute("COMMIT")
     finally:
         db.close()
-
-
-def sync_folder(folder: Path) -> None:
-    """Make names in a folder durable."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def schema_version(db: apsw.Connection, name: str = "main") -> int:
