@@ -52,7 +52,10 @@ from a3s_actors.memory.values import PURGED_PREFIX
 from a3s_actors.testing.cancellation import CancelledCall, sweep_cancellation
 from a3s_backends.in_memory import InMemoryRepository, open_in_memory_repository
 from a3s_backends.journal import open_file_repository
-from a3s_backends.sqlite import open_sqlite_repository
+from a3s_backends.sqlite import open_sqlite_repository, schema
+from a3s_backends.sqlite.connection import connect
+from a3s_backends.sqlite.purging import bytes_pending, finish_purge, purge_rows
+from a3s_backends.sqlite.rows import RowCodec
 
 ROOT = Path(__file__).resolve().parents[1]
 NS = MemoryNamespace("acme", "alice", "project")
@@ -402,6 +405,67 @@ async def test_while_a_reader_needs_old_pages_bytes_are_pending_and_the_next_clo
         assert again == receipt
         assert again.bytes_pending is False
         assert found_in_files(tmp_path) == {}
+
+
+@pytest.mark.parametrize("step", ["VACUUM", "DELETE FROM meta"])
+async def test_bytes_that_another_process_purges_meanwhile_stay_pending(tmp_path: Path, step: str) -> None:
+    file = tmp_path / "memory.db"
+    async with open_sqlite_repository(file) as repository:
+        await repository.apply(change("k", Create(draft("n", CANARY))))
+        await repository.apply(change("l", Create(draft("m", CANARY))))
+        db, other = connect(file), connect(file)
+        codec = RowCodec(bytes(schema.read_meta(db, "file_key")))  # type: ignore[arg-type]
+        with db:
+            purge_rows(db, codec, purge("p", "n"))
+
+        def meanwhile(_cursor: object, sql: str, _bindings: object) -> bool:
+            if sql.startswith(step):
+                db.exec_trace = None
+                with other:
+                    purge_rows(other, codec, purge("q", "m"))
+            return True
+
+        db.exec_trace = meanwhile
+        assert finish_purge(db) is False
+        db.close()
+        other.close()
+        assert (await repository.statistics()).purge_pending is True
+        assert await repository.compact() is True
+        assert found_in_files(tmp_path) == {}
+
+
+async def test_bytes_are_pending_as_long_as_the_log_cannot_be_emptied(tmp_path: Path) -> None:
+    file = tmp_path / "memory.db"
+    async with open_sqlite_repository(file) as repository:
+        await repository.apply(change("k", Create(draft("n", CANARY))))
+        db, reader = connect(file), connect(file)
+        codec = RowCodec(bytes(schema.read_meta(db, "file_key")))  # type: ignore[arg-type]
+        with db:
+            purge_rows(db, codec, purge("p", "n"))
+
+        def meanwhile(_cursor: object, sql: str, _bindings: object) -> bool:
+            if sql.startswith("DELETE FROM meta"):
+                reader.execute("BEGIN")
+                assert reader.execute("SELECT count(*) FROM head").get == 0
+            return True
+
+        db.exec_trace = meanwhile
+        assert finish_purge(db) is False
+        assert bytes_pending(db)
+        db.close()
+        reader.close()
+    async with open_sqlite_repository(file) as repository:
+        assert (await repository.statistics()).purge_pending is False
+
+
+async def test_a_purge_that_an_earlier_release_left_pending_is_finished(tmp_path: Path) -> None:
+    file = tmp_path / "memory.db"
+    async with open_sqlite_repository(file):
+        db = connect(file)
+        db.execute("INSERT INTO meta(name, value) VALUES ('purge_pending', 1)")
+        db.close()
+    async with open_sqlite_repository(file) as repository:
+        assert (await repository.statistics()).purge_pending is False
 
 
 async def test_a_pending_purge_is_finished_by_the_next_opening(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ pages that cannot be done; the marker stays, and the next open or close finishes
 
 from __future__ import annotations
 
+import secrets
 from typing import Final
 
 import apsw
@@ -105,7 +106,7 @@ def purge_rows(db: apsw.Connection, codec: RowCodec, purge: MemoryPurge) -> Purg
         "INSERT INTO purge(ns, key, digest, receipt) VALUES (?, ?, ?, ?)",
         (ns, purge.idempotency_key, digest, receipt_json(receipt).encode()),
     )
-    db.execute("INSERT OR REPLACE INTO meta(name, value) VALUES ('purge_pending', 1)")
+    _mark(db, secrets.token_bytes(16))
     return receipt
 
 
@@ -147,13 +148,26 @@ def _erase_node(db: apsw.Connection, ns: int, node_id: str) -> int:
     return events
 
 
+def _mark(db: apsw.Connection, marker: bytes | int) -> None:
+    db.execute("INSERT OR REPLACE INTO meta(name, value) VALUES ('purge_pending', ?)", (marker,))
+
+
+def _marker(db: apsw.Connection) -> bytes | int | None:
+    # Files of earlier releases have the number 1 here.
+    marker: bytes | int | None = db.execute("SELECT value FROM meta WHERE name = 'purge_pending'").get
+    return marker
+
+
 def bytes_pending(db: apsw.Connection) -> bool:
     """Tell whether erased bytes may still be in the file or its WAL."""
-    return bool(db.execute("SELECT 1 FROM meta WHERE name = 'purge_pending'").get)
+    return _marker(db) is not None
 
 
 def finish_purge(db: apsw.Connection) -> bool:
     """Rewrite the file without its free space and empty the WAL, as far as other users of the file allow.
+
+    Each purge has a marker of its own: one that another process commits meanwhile stays, for its bytes may have come
+    after the rewriting.
 
     Returns:
         Whether every byte is gone now.
@@ -163,17 +177,22 @@ def finish_purge(db: apsw.Connection) -> bool:
     """
     with patience(db, _WAIT_SECONDS):
         try:
+            marker = _marker(db)
             # Statistics tables hold samples of keys, and survive VACUUM.
             for (table,) in db.execute("SELECT name FROM sqlite_schema WHERE name GLOB 'sqlite_stat*'").fetchall():
                 db.execute(f"DELETE FROM {table}")  # noqa: S608 - a name from the schema
             db.execute("VACUUM")
             if not _empty_wal(db):
                 return False
-            db.execute("DELETE FROM meta WHERE name = 'purge_pending'")
-            _empty_wal(db)
+            db.execute("DELETE FROM meta WHERE name = 'purge_pending' AND value IS ?", (marker,))
+            if not _empty_wal(db):
+                # Said to be pending, so it is to be found pending.
+                if marker is not None and not bytes_pending(db):
+                    _mark(db, marker)
+                return False
         except apsw.BusyError:
             return False
-    return True
+    return not bytes_pending(db)
 
 
 def _empty_wal(db: apsw.Connection) -> bool:
