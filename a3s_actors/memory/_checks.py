@@ -37,9 +37,12 @@ def checked_path(field: str, value: str | os.PathLike[str]) -> Path:
     """Return a path that the file system can have.
 
     Raises:
-        InvalidInput: it is empty, holds U+0000, or is no text that the file system can spell.
+        InvalidInput: it is no path, is empty, holds U+0000, or is no text that the file system can spell.
     """
-    name = os.fspath(value)
+    try:
+        name = os.fspath(value)
+    except TypeError:
+        raise InvalidInput(field, f"must be a path, not {type(value).__name__}") from None
     if not isinstance(name, str):
         raise InvalidInput(field, "must be a text or a path of texts")
     if not name or "\0" in name:

@@ -86,13 +86,14 @@ class Writer:
         for record in records:
             try:
                 prepared = _prepare(self.ahead, record)
-                if _is_novel(prepared):
-                    lines.append(record_line(record))
-                    publish(self.ahead, prepared)
-            except MemoryRepositoryError as error:
+                line = record_line(record) if _is_novel(prepared) else None
+            except Exception as error:  # noqa: BLE001 - nothing has changed; it goes to the one caller
                 decided.append(outcome.Error(error))
-            else:
-                decided.append(outcome.Value(prepared))
+                continue
+            if line is not None:
+                lines.append(line)
+                publish(self.ahead, prepared)
+            decided.append(outcome.Value(prepared))
         return decided, lines
 
 

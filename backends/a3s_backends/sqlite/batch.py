@@ -2,8 +2,9 @@
 
 A refused write has written nothing (see `writing`), so it simply gets its refusal. When storage fails inside
 the transaction, SQLite may already have rolled all of it back; then nothing of the batch is stored, and the
-writes are done again one by one, so that one bad write does not take its neighbours along. When COMMIT itself
-fails, the outcome is unknown until the keys are read again.
+writes are done again one by one, so that one bad write does not take its neighbours along. The same goes for an
+exception that nobody expects: only the write that raises it fails. When COMMIT itself fails, the outcome is unknown
+until the keys are read again.
 """
 
 from __future__ import annotations
@@ -101,11 +102,15 @@ class Writer:
         try:
             outcomes.extend(map(self._perform, requests))
             self.db.execute("COMMIT")
-        except (apsw.Error, LexicalIndexDamaged) as error:
+        except Exception as error:  # noqa: BLE001 - one request's, and goes to its caller
             self._roll_back()
             if len(requests) > 1:
                 return None
-            return [self._settle(requests[0], error)]
+            if isinstance(error, apsw.Error | LexicalIndexDamaged):
+                return [self._settle(requests[0], error)]
+            # A mistake of ours. It must not take the writer along: all other callers wait for that, too.
+            warn("a3s_backends.sqlite", "sqlite_write_bug", error=type(error).__name__)
+            return [outcome.Error(error)]
         except BaseException:
             self._roll_back()
             raise
@@ -155,7 +160,7 @@ class Writer:
             except BaseException:
                 self._roll_back()
                 raise
-        except (apsw.Error, LexicalIndexDamaged):
+        except Exception:  # noqa: BLE001 - whatever it was, the first failure says what happened
             return outcome.Error(failure)
         return result
 

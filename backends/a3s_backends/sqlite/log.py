@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import apsw
 import attrs
 
+from a3s_actors.memory._checks import whole
 from a3s_actors.memory.decoding import decode
 from a3s_actors.memory.errors import Corruption, MemoryRepositoryError
 from a3s_actors.memory.operations import MemoryChangeSet
@@ -12,15 +15,22 @@ from a3s_actors.memory.reads import AccessRecord
 from a3s_actors.memory.values import MemoryNamespace
 from a3s_backends.sqlite.reading import access_record
 
-__all__ = ["LogCursor", "LogPage", "read_log"]
+__all__ = ["LAST_NUMBER", "LogCursor", "LogPage", "read_log"]
+
+LAST_NUMBER: Final = (1 << 63) - 1
+"""SQLite has no larger whole numbers."""
 
 
 @attrs.frozen(order=True)
 class LogCursor:
-    """A place in the log: the last change set and the last access event before it."""
+    """A place in the log: the last change set and the last access event before it.
 
-    change_no: int = 0
-    access_no: int = 0
+    Raises:
+        InvalidInput: a number is none, or below 0.
+    """
+
+    change_no: int = attrs.field(default=0, validator=whole("logCursor.changeNo", 0))
+    access_no: int = attrs.field(default=0, validator=whole("logCursor.accessNo", 0))
 
 
 @attrs.frozen(kw_only=True)
@@ -38,7 +48,7 @@ def read_log(db: apsw.Connection, after: LogCursor, limit: int) -> LogPage:
         Corruption: a stored change set is damaged.
     """
     records: list[MemoryChangeSet | AccessRecord] = []
-    change_no, access_no = after.change_no, after.access_no
+    change_no, access_no = min(after.change_no, LAST_NUMBER), min(after.access_no, LAST_NUMBER)
     changes = db.execute("SELECT no, payload FROM change WHERE no > ? ORDER BY no", (change_no,))
     events = db.execute(
         "SELECT change_no, tenant, principal, scope, no, kind, access.id, usage.id, rev, at, context"

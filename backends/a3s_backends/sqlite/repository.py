@@ -21,7 +21,7 @@ import trio
 
 from a3s_actors.actor import BlockingRunner, Mailbox, ThreadRunner, check_cancelled, open_actor
 from a3s_actors.actor.events import warn
-from a3s_actors.memory._checks import checked_path
+from a3s_actors.memory._checks import as_tuple, checked_path
 from a3s_actors.memory.errors import InvalidInput, Persistence, RepositoryClosed
 from a3s_actors.memory.lexical import fingerprint
 from a3s_actors.memory.limits import DEFAULT_PAGE_LIMIT
@@ -57,7 +57,7 @@ from a3s_backends.sqlite.batch import CompactRequest, Writer, WriteRequest, Writ
 from a3s_backends.sqlite.connection import BUSY_SECONDS, arm, connect, storage_errors
 from a3s_backends.sqlite.folder import being_opened, remove_leftovers
 from a3s_backends.sqlite.lexical_search import LexicalReader
-from a3s_backends.sqlite.log import LogCursor, LogPage, read_log
+from a3s_backends.sqlite.log import LAST_NUMBER, LogCursor, LogPage, read_log
 from a3s_backends.sqlite.purging import PurgeRequest
 from a3s_backends.sqlite.reading import Reads
 from a3s_backends.sqlite.rows import RowCodec
@@ -74,7 +74,6 @@ T = TypeVar("T")
 
 _MAX_BATCH: Final = 256
 _READERS: Final = 3
-_LAST: Final = (1 << 63) - 1  # SQLite has no larger whole numbers
 
 
 class _ReaderPool:
@@ -214,7 +213,7 @@ class SqliteMemoryRepository:
         check_type("namespace", namespace, MemoryNamespace)
         check_after("history.after", after)
         check_page_limit("history.limit", limit)
-        return await self._read(self._reads.history, namespace, check_node_id(node_id), min(after, _LAST), limit)
+        return await self._read(self._reads.history, namespace, check_node_id(node_id), min(after, LAST_NUMBER), limit)
 
     async def scan(self, request: ScanRequest) -> NodePage:
         """See `MemoryRepository.scan`."""
@@ -257,7 +256,7 @@ class SqliteMemoryRepository:
         check_after("accessEvents.after", after)
         check_page_limit("accessEvents.limit", limit)
         wanted = None if node_id is None else check_node_id(node_id)
-        return await self._read(self._reads.access_events, namespace, wanted, min(after, _LAST), limit)
+        return await self._read(self._reads.access_events, namespace, wanted, min(after, LAST_NUMBER), limit)
 
     # -- beyond the protocol -------------------------------------------------------------------------
 
@@ -308,7 +307,7 @@ class SqliteMemoryRepository:
         Cancellation: as for `apply`.
         """
         check_type("namespace", namespace, MemoryNamespace)
-        whole = tuple(nodes)
+        whole = as_tuple("nodes", MemoryNode)(nodes)
         result = await self._mailbox.ask(UpkeepRequest(lambda db, codec: load_namespace(db, codec, namespace, whole)))
         assert isinstance(result, NamespaceChangeToken)
         return result
@@ -347,6 +346,8 @@ class SqliteMemoryRepository:
 
     async def log(self, after: LogCursor | None = None, limit: int = DEFAULT_PAGE_LIMIT) -> LogPage:
         """Return a page of all change sets and access events of the file, in the order they came."""
+        if after is not None:
+            check_type("log.after", after, LogCursor)
         check_page_limit("log.limit", limit)
         return await self._read(read_log, after or LogCursor(), limit)
 
@@ -463,7 +464,7 @@ def _close(writer: Writer, pool: _ReaderPool) -> None:
 
 
 def _open_writer(path: Path, create: bool, synchronous: str, vfs: str | None) -> Writer:
-    if synchronous not in {"FULL", "EXTRA", "NORMAL"}:
+    if synchronous not in ("FULL", "EXTRA", "NORMAL"):
         raise InvalidInput("synchronous", "must be FULL, EXTRA or NORMAL")
     with storage_errors("open"):
         if create:
