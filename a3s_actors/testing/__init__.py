@@ -1,6 +1,7 @@
 """Tools for testing what is built on this package; usable by third parties, and without any test framework.
 
 - `conformance`: what every `MemoryRepository` has to do, as checks that run on a backend of your own.
+- `session_stores`: the same for every `SessionStore` of an agent.
 - `stateful`: a seeded driver that compares a repository with the reference state machine, step by step.
 - `cancellation`: cancels a coroutine at every moment it can be cancelled.
 - `building`: short ways to evidence, drafts and change sets for tests.
@@ -20,12 +21,21 @@ if TYPE_CHECKING:
     from a3s_actors.testing.conformance import RepositoryCheck as RepositoryCheck
     from a3s_actors.testing.conformance import RepositoryFactory as RepositoryFactory
     from a3s_actors.testing.conformance import run_conformance as run_conformance
+    from a3s_actors.testing.session_stores import SESSION_STORE_CHECKS as SESSION_STORE_CHECKS
+    from a3s_actors.testing.session_stores import SessionStoreCheck as SessionStoreCheck
+    from a3s_actors.testing.session_stores import SessionStoreCheckResult as SessionStoreCheckResult
+    from a3s_actors.testing.session_stores import SessionStoreFactory as SessionStoreFactory
+    from a3s_actors.testing.session_stores import run_session_store_conformance as run_session_store_conformance
     from a3s_actors.testing.stateful import run_model as run_model
 
 _HOMES = {
     "cancellation": "CancelledCall sweep_cancellation",
     "conformance": (
         "REPOSITORY_CHECKS CheckResult ConformanceFailure RepositoryCheck RepositoryFactory run_conformance"
+    ),
+    "session_stores": (
+        "SESSION_STORE_CHECKS SessionStoreCheck SessionStoreCheckResult SessionStoreFactory"
+        " run_session_store_conformance"
     ),
     "stateful": "run_model",
 }
