@@ -20,7 +20,7 @@ from a3s_backends.sqlite.connection import arm, connect, patience, storage_error
 from a3s_backends.sqlite.copying import copy_rows
 from a3s_backends.sqlite.folder import being_replaced, building, check_no_log, sync_folder
 from a3s_backends.sqlite.rows import RowCodec
-from a3s_backends.sqlite.schema import migrate, read_meta, schema_version
+from a3s_backends.sqlite.schema import migrate, read_key, schema_version
 from a3s_backends.sqlite.statistics import read_statistics
 from a3s_backends.sqlite.verifying import verify_file
 
@@ -144,9 +144,7 @@ def _check_copy(path: Path, check: Callable[[], None]) -> tuple[int, int]:
         db.execute("BEGIN IMMEDIATE")
         migrate(db)
         db.execute("COMMIT")
-        key = read_meta(db, "file_key")
-        assert isinstance(key, bytes)
-        findings = verify_file(db, RowCodec(key), check)
+        findings = verify_file(db, RowCodec(read_key(db)), check)
         if findings:
             raise Corruption(f"backup, {findings[0].where}", findings[0].message)
         counts = read_statistics(db)

@@ -22,7 +22,7 @@ from a3s_actors.actor.events import warn
 from a3s_actors.memory.errors import MemoryRepositoryError
 from a3s_actors.memory.operations import ChangeSetResult
 from a3s_actors.memory.purge import PurgeReceipt
-from a3s_backends.sqlite.connection import storage_errors
+from a3s_backends.sqlite.connection import storage_errors, translated
 from a3s_backends.sqlite.folder import remove_leftovers
 from a3s_backends.sqlite.lexical_schema import LexicalIndexDamaged
 from a3s_backends.sqlite.purging import PurgeRequest, bytes_pending, finish_purge, purge_rows
@@ -108,9 +108,7 @@ class Writer:
                 return None
             if isinstance(error, apsw.Error | LexicalIndexDamaged):
                 return [self._settle(requests[0], error)]
-            # A mistake of ours. It must not take the writer along: all other callers wait for that, too.
-            warn("a3s_backends.sqlite", "sqlite_write_bug", error=type(error).__name__)
-            return [outcome.Error(error)]
+            return [outcome.Error(_as_failure(error))]
         except BaseException:
             self._roll_back()
             raise
@@ -121,9 +119,9 @@ class Writer:
         try:
             return outcome.Value(self._do(request))
         except MemoryRepositoryError as error:
-            # `writing` refuses before it writes. Were that ever broken, half a write must not be committed.
+            # `writing` refuses before it writes; damage may be found later. Half a write must not be committed.
             if self.db.total_changes() != before:
-                raise RuntimeError("a refused write had written; the transaction is rolled back") from error
+                raise
             return outcome.Error(error)
 
     def _do(self, request: WriteRequest) -> WriteResult:
@@ -145,12 +143,7 @@ class Writer:
 
     def _settle(self, request: WriteRequest, error: apsw.Error | LexicalIndexDamaged) -> WriteOutcome:
         """Find out what became of a single write whose transaction ended in a storage error."""
-        failure: Exception
-        try:
-            with storage_errors("write"):
-                raise error
-        except MemoryRepositoryError as translated:
-            failure = translated
+        failure = _as_failure(error)
         try:
             self.db.execute("BEGIN IMMEDIATE")
             try:
@@ -170,6 +163,15 @@ class Writer:
             # If even this fails, the next BEGIN says so.
             with contextlib.suppress(apsw.Error):
                 self.db.execute("ROLLBACK")
+
+
+def _as_failure(error: Exception) -> Exception:
+    """Translate what ended a write. A mistake of ours goes to its caller as it is, and takes nobody else along."""
+    failure = error if isinstance(error, MemoryRepositoryError) else translated("write", error)
+    if failure is None:
+        warn("a3s_backends.sqlite", "sqlite_write_bug", error=type(error).__name__)
+        return error
+    return failure
 
 
 def _goes_with_others(request: WriteRequest) -> bool:

@@ -19,7 +19,7 @@ import apsw.sqlite_extra
 from a3s_actors.memory.errors import Corruption, MemoryRepositoryError, Persistence, RepositoryLocked
 from a3s_backends.sqlite.lexical_schema import LexicalIndexDamaged
 
-__all__ = ["arm", "connect", "file_uri", "patience", "storage_errors"]
+__all__ = ["arm", "connect", "file_uri", "patience", "storage_errors", "translated"]
 
 BUSY_SECONDS: Final = 10.0
 """How long a writer waits for another process before it gives up."""
@@ -156,18 +156,29 @@ def as_repository_error(operation: str, error: apsw.Error) -> MemoryRepositoryEr
     return Persistence(operation, f"SQLite failed ({type(error).__name__}, code {extended})")
 
 
+def translated(operation: str, error: Exception) -> MemoryRepositoryError | None:
+    """Say an error of SQLite, of the index or of the file system in the kernel's words; None for any other."""
+    if isinstance(error, apsw.Error):
+        return as_repository_error(operation, error)
+    if isinstance(error, OSError):
+        return Persistence(operation, f"{error.strerror or type(error).__name__}; check path, folder and permissions")
+    if isinstance(error, UnicodeDecodeError):
+        return Corruption("database file", "a stored text is not UTF-8")
+    if isinstance(error, LexicalIndexDamaged):
+        return Corruption("lexical index", error.where)
+    return None
+
+
 @contextmanager
 def storage_errors(operation: str) -> Iterator[None]:
     """Turn the errors of SQLite, of the index and of the file system into the kernel's; everything else passes."""
     try:
         yield
-    except OSError as error:
-        message = f"{error.strerror or type(error).__name__}; check path, folder and permissions"
-        raise Persistence(operation, message) from error
-    except apsw.Error as error:
-        raise as_repository_error(operation, error) from error
-    except LexicalIndexDamaged as error:
-        raise Corruption("lexical index", error.where) from error
+    except UnicodeDecodeError as error:
+        # Its own message quotes what it found.
+        raise translated(operation, error) or error from None
+    except (apsw.Error, OSError, LexicalIndexDamaged) as error:
+        raise translated(operation, error) or error from error
 
 
 def arm(db: apsw.Connection, check: Callable[[], None] | None, steps: int = 4000) -> None:

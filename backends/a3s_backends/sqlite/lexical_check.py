@@ -10,7 +10,7 @@ import attrs
 
 from a3s_backends.sqlite import lexical_segments as sealed
 from a3s_backends.sqlite.lexical_index import code_of, saturate
-from a3s_backends.sqlite.lexical_schema import LexicalIndexDamaged, TokenHashes, fetch
+from a3s_backends.sqlite.lexical_schema import LexicalIndexDamaged, TokenHashes, damage, fetch
 
 if TYPE_CHECKING:
     import numpy as np
@@ -91,14 +91,15 @@ def _living(db: apsw.Connection, ns: int, problems: list[str], unreadable: list[
             continue
         end = segment.end
         try:
-            found = list(_living_in(db, segment))
+            with damage(f"segment {segment.id}"):
+                found = list(_living_in(db, segment))
         except LexicalIndexDamaged as error:
             problems.append(error.where)
             unreadable.append(range(segment.first, segment.end))
         else:
             yield from found
     rows = fetch(db, "SELECT seq, code, updated, tokens FROM lex_tail WHERE ns = ? ORDER BY seq", (ns,))
-    if [row[0] for row in rows] != list(range(tail_from, size)):
+    if len(rows) != size - tail_from or any(row[0] != place for place, row in enumerate(rows, tail_from)):
         problems.append(f"namespace {ns}: the tail is not entries {tail_from} to {size - 1}")
     for seq, code, updated, tokens in rows:
         if code:

@@ -23,6 +23,7 @@ from a3s_backends.sqlite.lexical_schema import (
     TAIL_TOKENS,
     LexicalIndexDamaged,
     TokenHashes,
+    damage,
     fetch,
     hash_tokens,
 )
@@ -233,6 +234,11 @@ def _overwrite_sealed(db: apsw.Connection, ns: int, seq: int, change_no: int, *,
 
 def _seal(db: apsw.Connection, ns: int, first: int, end: int, change_no: int) -> None:
     """Turn the tail into a segment; dead entries leave a dead slot and no postings."""
+    with damage(f"namespace {ns}: the tail"):
+        _seal_rows(db, ns, first, end, change_no)
+
+
+def _seal_rows(db: apsw.Connection, ns: int, first: int, end: int, change_no: int) -> None:
     import numpy as np
 
     rows = fetch(db, "SELECT updated, code, tokens FROM lex_tail WHERE ns = ? AND seq >= ? ORDER BY seq", (ns, first))
@@ -266,6 +272,11 @@ def _begin_rewrite(db: apsw.Connection, ns: int) -> tuple[int, int, int]:
 
 def _rewrite(db: apsw.Connection, ns: int, segment: sealed.Segment, doomed: list[int], change_no: int) -> int:
     """Kill slots and drop the postings of all dead slots of a segment; returns how many were dropped."""
+    with damage(f"segment {segment.id}"):
+        return _rewrite_rows(db, ns, segment, doomed, change_no)
+
+
+def _rewrite_rows(db: apsw.Connection, ns: int, segment: sealed.Segment, doomed: list[int], change_no: int) -> int:
     import numpy as np
 
     updated, code = sealed.read_slots(db, segment)

@@ -8,7 +8,9 @@ collide with a chance of 1 in 2**64 a pair; a collision counts a token too many 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+import struct
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, NewType, cast
 
 import apsw
@@ -71,6 +73,19 @@ class LexicalIndexDamaged(Exception):
     def __init__(self, where: str) -> None:
         super().__init__(f"the lexical index is damaged at {where}; rebuild it")
         self.where = where
+
+
+@contextmanager
+def damage(where: str) -> Iterator[None]:
+    """Turn what numbers and bytes that were never written do to the code inside the block into one error.
+
+    Rows are checked where that is cheap. That each column of each row fits every other would have to be checked
+    by the same arithmetic that trips over it.
+    """
+    try:
+        yield
+    except (ValueError, IndexError, OverflowError, MemoryError, struct.error) as error:
+        raise LexicalIndexDamaged(where) from error
 
 
 def fetch(db: apsw.Connection, sql: str, bindings: tuple[int, ...]) -> list[tuple[Any, ...]]:

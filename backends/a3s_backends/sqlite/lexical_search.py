@@ -14,7 +14,7 @@ import apsw
 
 from a3s_backends.sqlite import lexical_segments as sealed
 from a3s_backends.sqlite.lexical_index import code_of, is_inexact
-from a3s_backends.sqlite.lexical_schema import LexicalIndexDamaged, TokenHashes
+from a3s_backends.sqlite.lexical_schema import LexicalIndexDamaged, TokenHashes, damage
 from a3s_backends.sqlite.lexical_view import TokenPostings, VersionedCache, View, load_view, postings_of
 
 if TYPE_CHECKING:
@@ -93,14 +93,15 @@ class LexicalReader:
         codes = frozenset(code_of(status, kind) for status in statuses for kind in kinds or _ALL_KINDS)
         reader = LexicalReader() if db.txn_state("main") == apsw.SQLITE_TXN_WRITE else self
         cached = reader._views.get((ns,)).get(ns)
-        view = load_view(db, ns, cached)
-        if view is None or not hashes or not codes:
-            return []
-        if view is not cached:
-            reader._views.offer({ns: view})
-        counts = reader._count(db, ns, view, hashes)
-        counts *= view.mask(codes)
-        return _best(view, counts, limit, resolve, walk_ids)
+        with damage(f"namespace {ns}: rows that do not fit each other"):
+            view = load_view(db, ns, cached)
+            if view is None or not hashes or not codes:
+                return []
+            if view is not cached:
+                reader._views.offer({ns: view})
+            counts = reader._count(db, ns, view, hashes)
+            counts *= view.mask(codes)
+            return _best(view, counts, limit, resolve, walk_ids)
 
     def _count(self, db: apsw.Connection, ns: int, view: View, hashes: TokenHashes) -> Counts:
         """Count for every entry the query's tokens it holds."""

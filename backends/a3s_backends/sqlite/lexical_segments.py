@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 BUCKETS = 256
 BUCKET_SHIFT = 56
+_MAX_ID = (1 << 55) - 1  # so that the numbers of its rows are whole numbers of SQLite
 SLOT = struct.Struct("<qB")
 
 PostingsRow = tuple[int, bytes, bytes, bytes]
@@ -68,11 +69,14 @@ def segments(db: apsw.Connection, ns: int, expected: int) -> tuple[Segment, ...]
     """Read the sealed segments of a namespace in ``seq`` order.
 
     Raises:
-        LexicalIndexDamaged: There are not ``expected`` of them.
+        LexicalIndexDamaged: There are not ``expected`` of them, or one is none.
     """
     rows = fetch(db, "SELECT id, first_seq, end_seq, changed FROM lex_seg WHERE ns = ? ORDER BY first_seq", (ns,))
     if len(rows) != expected:
         raise LexicalIndexDamaged(f"namespace {ns}: {len(rows)} segments, {expected} recorded")
+    for i, first, end, changed in rows:
+        if not (0 <= i <= _MAX_ID and 0 <= first < end <= first + (1 << 16) and changed >= 0):
+            raise LexicalIndexDamaged(f"namespace {ns}: the segment from {first} on")
     return tuple(Segment(id=i, first=first, end=end, changed=changed) for i, first, end, changed in rows)
 
 
@@ -192,12 +196,20 @@ def write_postings(db: apsw.Connection, segment: int, tokens: Hashes, slots: Slo
 
 
 def delete(db: apsw.Connection, segment: int) -> None:
-    """Delete the slots and postings of a segment."""
+    """Delete the slots and postings of a segment; of a number that no segment can have there are none."""
+    if not 0 <= segment <= _MAX_ID:
+        return
     db.execute(
         "DELETE FROM lex_post WHERE id BETWEEN ? AND ?",
         (segment * BUCKETS, segment * BUCKETS + BUCKETS - 1),
     )
     db.execute("DELETE FROM lex_slots WHERE seg = ?", (segment,))
+
+
+def delete_strays(db: apsw.Connection) -> None:
+    """Delete slots and postings that belong to no segment: damage only leaves such."""
+    db.execute("DELETE FROM lex_post WHERE id >> 8 NOT IN (SELECT id FROM lex_seg)")
+    db.execute("DELETE FROM lex_slots WHERE seg NOT IN (SELECT id FROM lex_seg)")
 
 
 def _place(key: int) -> str:

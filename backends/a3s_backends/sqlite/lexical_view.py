@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _OVERHEAD = 400  # bytes of Python objects about an array in the cache, measured generously
+MAX_TEXTS = 1 << 31
+"""More texts than a namespace can have; a counter above it would be taken for the size of an array."""
+
 _MASKS = 4  # filters remembered a view; hosts use one or two
 
 
@@ -208,6 +211,8 @@ def load_view(db: apsw.Connection, ns: int, cached: View | None) -> View | None:
     size, change_no, generation, tail_from, segment_count = head[0]
     if cached is not None and cached.version == (generation, change_no):
         return cached
+    if not 0 <= tail_from <= size <= MAX_TEXTS:
+        raise LexicalIndexDamaged(f"namespace {ns}: its counters")
     import numpy as np
 
     base = cached
@@ -222,6 +227,10 @@ def load_view(db: apsw.Connection, ns: int, cached: View | None) -> View | None:
             tail_tokens=np.zeros(0, np.uint64),
             tail_seqs=np.zeros(0, np.intp),
         )
+    known = max(base.size, tail_from)
+    rows = fetch(db, "SELECT updated, code, tokens FROM lex_tail WHERE ns = ? AND seq >= ? ORDER BY seq", (ns, known))
+    if len(rows) != size - known or any(len(row[2]) % 8 for row in rows):
+        raise LexicalIndexDamaged(f"namespace {ns}: {len(rows)} of {size - known} entries of the tail")
     updated = np.zeros(size, np.int64)
     code = np.zeros(size, np.uint8)
     updated[: base.size] = base.updated
@@ -231,16 +240,12 @@ def load_view(db: apsw.Connection, ns: int, cached: View | None) -> View | None:
         if segment.changed > base.change_no:
             here = slice(segment.first, segment.end)
             updated[here], code[here] = sealed.read_slots(db, segment)
-    known = max(base.size, tail_from)
     for seq, time, byte in fetch(
         db,
         "SELECT seq, updated, code FROM lex_tail WHERE ns = ? AND seq < ? AND changed > ?",
         (ns, known, base.change_no),
     ):
         updated[seq], code[seq] = time, byte
-    rows = fetch(db, "SELECT updated, code, tokens FROM lex_tail WHERE ns = ? AND seq >= ? ORDER BY seq", (ns, known))
-    if len(rows) != size - known:
-        raise LexicalIndexDamaged(f"namespace {ns}: {len(rows)} of {size - known} entries of the tail")
     if rows:
         updated[known:] = [row[0] for row in rows]
         code[known:] = [row[1] for row in rows]

@@ -12,8 +12,7 @@ from a3s_actors.memory.decoding import decode
 from a3s_actors.memory.errors import Corruption, MemoryRepositoryError
 from a3s_actors.memory.operations import MemoryChangeSet
 from a3s_actors.memory.reads import AccessRecord
-from a3s_actors.memory.values import MemoryNamespace
-from a3s_backends.sqlite.reading import access_record
+from a3s_backends.sqlite.reading import access_record, stored_namespace
 
 __all__ = ["LAST_NUMBER", "LogCursor", "LogPage", "read_log"]
 
@@ -47,7 +46,6 @@ def read_log(db: apsw.Connection, after: LogCursor, limit: int) -> LogPage:
     Raises:
         Corruption: a stored change set is damaged.
     """
-    records: list[MemoryChangeSet | AccessRecord] = []
     change_no, access_no = min(after.change_no, LAST_NUMBER), min(after.access_no, LAST_NUMBER)
     changes = db.execute("SELECT no, payload FROM change WHERE no > ? ORDER BY no", (change_no,))
     events = db.execute(
@@ -56,11 +54,22 @@ def read_log(db: apsw.Connection, after: LogCursor, limit: int) -> LogPage:
         " WHERE no > ? ORDER BY no",
         (access_no,),
     )
+    try:
+        return _merged(events, changes, LogCursor(change_no, access_no), limit)
+    finally:
+        # An error that somebody keeps must not keep a statement running.
+        events.close()
+        changes.close()
+
+
+def _merged(events: apsw.Cursor, changes: apsw.Cursor, after: LogCursor, limit: int) -> LogPage:
+    records: list[MemoryChangeSet | AccessRecord] = []
+    change_no, access_no = after.change_no, after.access_no
     event, change = next(events, None), next(changes, None)
     while len(records) < limit:
         # Events that came before the next change set go first.
         if event is not None and (change is None or event[0] < change[0]):
-            record = access_record(MemoryNamespace(*event[1:4]), event[4:])
+            record = access_record(stored_namespace(*event[1:4]), event[4:])
             records.append(record)
             access_no = record.place
             event = next(events, None)

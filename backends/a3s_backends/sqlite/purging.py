@@ -12,10 +12,9 @@ from typing import Final
 
 import apsw
 import attrs
-import msgspec
 
 from a3s_actors.memory.decoding import decode
-from a3s_actors.memory.errors import IdempotencyConflict
+from a3s_actors.memory.errors import Corruption, IdempotencyConflict, MemoryRepositoryError
 from a3s_actors.memory.purge import (
     MemoryPurge,
     PurgedChangeSet,
@@ -29,12 +28,11 @@ from a3s_actors.memory.values import NodeHead
 from a3s_backends.sqlite import lexical_index
 from a3s_backends.sqlite.connection import patience
 from a3s_backends.sqlite.reading import find_namespace, read_head_row
-from a3s_backends.sqlite.rows import HeadRow, RowCodec
+from a3s_backends.sqlite.rows import HeadRow, RowCodec, unpack_references
 from a3s_backends.sqlite.writing import Tally, new_namespace, store_node
 
 __all__ = ["PurgeRequest", "bytes_pending", "finish_purge", "purge_rows"]
 
-_refs: Final = msgspec.json.Decoder(list[tuple[str, int]])
 _WAIT_SECONDS: Final = 1.0
 
 
@@ -118,7 +116,10 @@ def _replay(db: apsw.Connection, ns: int, purge: MemoryPurge, digest: bytes) -> 
         return None
     if row[0] != digest:
         raise IdempotencyConflict(purge.idempotency_key)
-    return decode(row[1], PurgeReceipt)
+    try:
+        return decode(row[1], PurgeReceipt)
+    except MemoryRepositoryError:
+        raise Corruption(f"namespace {ns}, purge {purge.idempotency_key!r}", "its receipt is damaged") from None
 
 
 def _all_ids(db: apsw.Connection, ns: int | None) -> list[str]:
@@ -127,13 +128,14 @@ def _all_ids(db: apsw.Connection, ns: int | None) -> list[str]:
 
 def _change_sets(db: apsw.Connection, ns: int, doomed: set[str] | None) -> list[tuple[int, str, bytes]]:
     """Return number, key and equality digest of each change set that touched a doomed node (None: of all)."""
-    return [
-        (number, key, digest)
-        for number, key, digest, result in db.execute(
-            "SELECT no, key, digest, result FROM change WHERE ns = ? AND payload IS NOT NULL ORDER BY no", (ns,)
-        )
-        if doomed is None or any(node_id in doomed for node_id, _ in _refs.decode(result))
-    ]
+    found = []
+    for number, key, digest, result in db.execute(
+        "SELECT no, key, digest, result FROM change WHERE ns = ? AND payload IS NOT NULL ORDER BY no", (ns,)
+    ):
+        made = () if doomed is None else unpack_references(f"namespace {ns}, change set {key!r}", result)
+        if doomed is None or any(node_id in doomed for node_id, _ in made):
+            found.append((number, key, digest))
+    return found
 
 
 def _erase_node(db: apsw.Connection, ns: int, node_id: str) -> int:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
 
 import apsw
 import attrs
 
 from a3s_actors.memory.codec import namespace_json, statuses_json
-from a3s_actors.memory.errors import Corruption, NodeNotFound
+from a3s_actors.memory.errors import Corruption, InvalidInput, LimitExceeded, NodeNotFound
 from a3s_actors.memory.lexical import coverage, float32, tokens
 from a3s_actors.memory.reads import (
     AccessCursor,
@@ -65,6 +65,18 @@ def find_namespace(db: apsw.Connection, namespace: MemoryNamespace) -> int | Non
     return ns
 
 
+def stored_namespace(tenant: str, principal: str, scope: str) -> MemoryNamespace:
+    """Make a namespace of its columns.
+
+    Raises:
+        Corruption: they are not what was written.
+    """
+    try:
+        return MemoryNamespace(tenant, principal, scope)
+    except (InvalidInput, LimitExceeded):
+        raise Corruption("namespace", "a stored name is damaged") from None
+
+
 def read_head_row(db: apsw.Connection, ns: int, node_id: str) -> HeadRow | None:
     """Return a head's row, unchecked."""
     row = db.execute(f"SELECT {HEAD_COLUMNS} FROM head WHERE ns = ? AND id = ?", (ns, node_id)).fetchone()  # noqa: S608
@@ -77,12 +89,11 @@ def read_node(db: apsw.Connection, codec: RowCodec, ns: int, head: NodeHead) -> 
     Raises:
         Corruption: a revision is missing or damaged.
     """
-    revisions = tuple(
-        codec.read_rev(ns, head.id, rev, digest, json)
-        for rev, digest, json in db.execute(
-            "SELECT rev, digest, json FROM rev WHERE ns = ? AND id = ? ORDER BY rev", (ns, head.id)
-        )
-    )
+    # To its end before anything can be refused: an error that somebody keeps must not keep a statement running.
+    rows: list[tuple[int, bytes, bytes]] = db.execute(  # type: ignore[assignment]
+        "SELECT rev, digest, json FROM rev WHERE ns = ? AND id = ? ORDER BY rev", (ns, head.id)
+    ).fetchall()
+    revisions = tuple(codec.read_rev(ns, head.id, *row) for row in rows)
     _check_complete(ns, head, [revision.revision for revision in revisions], 1)
     return head.with_history(revisions)
 
@@ -149,13 +160,11 @@ class Reads:
         if ns is None or row is None:
             raise NodeNotFound(node_id)
         head = self.codec.read_head(ns, node_id, row)
-        revisions = [
-            self.codec.read_rev(ns, node_id, rev, digest, json)
-            for rev, digest, json in db.execute(
-                "SELECT rev, digest, json FROM rev WHERE ns = ? AND id = ? AND rev > ? ORDER BY rev LIMIT ?",
-                (ns, node_id, after, limit + 1),
-            )
-        ]
+        rows: list[tuple[int, bytes, bytes]] = db.execute(  # type: ignore[assignment]
+            "SELECT rev, digest, json FROM rev WHERE ns = ? AND id = ? AND rev > ? ORDER BY rev LIMIT ?",
+            (ns, node_id, after, limit + 1),
+        ).fetchall()
+        revisions = [self.codec.read_rev(ns, node_id, *row) for row in rows]
         if len(revisions) <= limit and after < head.revision:
             _check_complete(ns, head, [revision.revision for revision in revisions], max(after, 0) + 1)
             revisions.append(head.as_revision())
@@ -189,8 +198,10 @@ class Reads:
 
     def namespaces(self, db: apsw.Connection) -> tuple[MemoryNamespace, ...]:
         """See `MemoryRepository.namespaces`."""
-        rows = db.execute("SELECT tenant, principal, scope FROM namespace ORDER BY tenant, principal, scope")
-        return tuple(MemoryNamespace(*row) for row in rows)
+        rows: list[tuple[str, str, str]] = db.execute(  # type: ignore[assignment]
+            "SELECT tenant, principal, scope FROM namespace ORDER BY tenant, principal, scope"
+        ).fetchall()
+        return tuple(stored_namespace(*row) for row in rows)
 
     def query(self, db: apsw.Connection, query: MemoryQuery) -> tuple[MemoryHit, ...]:
         """See `MemoryRepository.query`."""
@@ -309,7 +320,10 @@ class Reads:
         if ns is None or read_head_row(db, ns, node_id) is None:
             raise NodeNotFound(node_id)
         row = db.execute("SELECT admissions, uses FROM usage WHERE ns = ? AND id = ?", (ns, node_id)).fetchone()
-        return UsageSummary() if row is None else UsageSummary(*row)
+        try:
+            return UsageSummary() if row is None else UsageSummary(*row)
+        except InvalidInput:
+            raise Corruption(f"namespace {ns}, node {node_id!r}", "its recorded use is damaged") from None
 
     def access_events(
         self,
@@ -330,24 +344,41 @@ class Reads:
             "SELECT no, kind, access.id, usage.id, rev, at, context FROM access JOIN usage USING (node)"  # noqa: S608
             f" WHERE {where} AND no > ? ORDER BY no LIMIT ?",
             (*values, after, limit + 1),
-        )
+        ).fetchall()
         return access_page((access_record(namespace, row) for row in rows), limit)
 
 
-def access_record(
-    namespace: MemoryNamespace, row: tuple[int, int, bytes, str, int, int | str, bytes | None]
-) -> AccessRecord:
-    """Make an access record of its columns."""
-    no, kind, name, node_id, revision, at, context = row
-    event = AccessEvent(
-        id=unpack_name(name),
-        namespace=namespace,
-        node_id=node_id,
-        node_revision=revision,
-        occurred_at=unpack_time(at),
-        context_id=None if context is None else unpack_name(context),
-    )
-    return AccessRecord(kind=ACCESS_KINDS[kind], event=event, place=no)
+def access_record(namespace: MemoryNamespace, row: Sequence[Any]) -> AccessRecord:
+    """Make an access record of its columns.
+
+    Raises:
+        Corruption: they are not what was written.
+    """
+    no, kind, *columns = row
+    if kind not in ACCESS_KINDS:
+        raise Corruption(f"access event number {no}", "its kind is unknown")
+    return AccessRecord(kind=ACCESS_KINDS[kind], event=access_event(namespace, *columns), place=no)
+
+
+def access_event(
+    namespace: MemoryNamespace, name: bytes, node_id: str, revision: int, at: int | str, context: bytes | None
+) -> AccessEvent:
+    """Make an access event of its columns.
+
+    Raises:
+        Corruption: they are not what was written.
+    """
+    try:
+        return AccessEvent(
+            id=unpack_name(name),
+            namespace=namespace,
+            node_id=node_id,
+            node_revision=revision,
+            occurred_at=unpack_time(at),
+            context_id=None if context is None else unpack_name(context),
+        )
+    except (InvalidInput, LimitExceeded):
+        raise Corruption("access event", "a stored value is damaged") from None
 
 
 def read_tallies(db: apsw.Connection, ns: int, statuses: Iterable[int]) -> dict[int, tuple[int, int, bytes]]:

@@ -61,7 +61,7 @@ from a3s_backends.sqlite.log import LAST_NUMBER, LogCursor, LogPage, read_log
 from a3s_backends.sqlite.purging import PurgeRequest
 from a3s_backends.sqlite.reading import Reads
 from a3s_backends.sqlite.rows import RowCodec
-from a3s_backends.sqlite.schema import SCHEMA_VERSION, create_if_missing, migrate, read_meta, schema_version
+from a3s_backends.sqlite.schema import SCHEMA_VERSION, create_if_missing, migrate, read_key, read_meta, schema_version
 from a3s_backends.sqlite.statistics import FileStatistics, read_statistics
 from a3s_backends.sqlite.upkeep import UpkeepRequest, load_namespace, rebuild_index, roll_up
 from a3s_backends.sqlite.verifying import Finding, verify_file
@@ -117,7 +117,8 @@ class _ReaderPool:
             return db
 
     def _give_back(self, db: apsw.Connection) -> None:
-        if self._closed or db.in_transaction:
+        # A statement that somebody's kept error keeps running would hold old pages, and so the end of a purge.
+        if self._closed or db.in_transaction or db.txn_state("main") != apsw.SQLITE_TXN_NONE:
             db.close()
         else:
             self._idle.append(db)
@@ -495,9 +496,7 @@ def _take_into_use(db: apsw.Connection) -> bytes:
         raise Persistence("open", "the file system allows no write-ahead log; use a local disk")
     if version < SCHEMA_VERSION or read_meta(db, "tokenizer") != fingerprint():
         _bring_up_to_date(db)
-    key = read_meta(db, "file_key")
-    assert isinstance(key, bytes)
-    return key
+    return read_key(db)
 
 
 def _bring_up_to_date(db: apsw.Connection) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import re
 import struct
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 import attrs
+import msgspec
 
 from a3s_actors.memory.codec import head_json, revision_json
-from a3s_actors.memory.errors import Corruption, MemoryRepositoryError
+from a3s_actors.memory.errors import Corruption, InvalidInput, MemoryRepositoryError
 from a3s_actors.memory.fast_decoding import decode_head, decode_revision
 from a3s_actors.memory.timestamps import Timestamp
 from a3s_actors.memory.values import AccessKind, MemoryKind, MemoryStatus, NodeHead, NodeRevision
@@ -32,6 +34,7 @@ ACCESS_KINDS: Final = {code: kind for kind, code in ACCESS_CODES.items()}
 ZERO_DIGESTS: Final = bytes(32)
 _MODULUS: Final = 1 << 256
 _HEAD: Final = struct.Struct("<cqqBBqq")
+_references: Final = msgspec.json.Decoder(list[tuple[str, int]])
 _REV: Final = struct.Struct("<cqqq")
 # The engine's own event and context ids end in the hex of a SHA-256; stored as 33 bytes instead of 84.
 _PREFIXES: Final = {1: "a3s-code-admission-", 2: "a3s-code-context-v2-"}
@@ -95,9 +98,12 @@ class RowCodec:
     def _head_digest(self, ns: int, node_id: str, row: HeadRow) -> bytes:
         # `seq` is left out: it belongs to the index, which may be rebuilt, and every hit is checked anyway.
         name = node_id.encode()
-        fixed = _HEAD.pack(b"h", ns, row.rev, row.status, row.kind, row.past_bytes, len(name))
         state = self._keyed.copy()
-        state.update(b"".join((fixed, name, row.updated, row.past_digests, row.json)))
+        try:
+            fixed = _HEAD.pack(b"h", ns, row.rev, row.status, row.kind, row.past_bytes, len(name))
+            state.update(b"".join((fixed, name, row.updated, row.past_digests, row.json)))
+        except (struct.error, TypeError):
+            raise Corruption(f"namespace {ns}, node {node_id!r}", "a column holds what is never written") from None
         digest: bytes = state.digest()
         return digest
 
@@ -126,9 +132,29 @@ class RowCodec:
     def _rev_digest(self, ns: int, node_id: str, rev: int, json: bytes) -> bytes:
         name = node_id.encode()
         state = self._keyed.copy()
-        state.update(b"".join((_REV.pack(b"r", ns, rev, len(name)), name, json)))
+        try:
+            state.update(b"".join((_REV.pack(b"r", ns, rev, len(name)), name, json)))
+        except (struct.error, TypeError):
+            raise Corruption(f"namespace {ns}, node {node_id!r}", "an earlier revision is no such row") from None
         digest: bytes = state.digest()
         return digest
+
+
+def pack_references(states: Iterable[NodeHead]) -> str:
+    """Return the stored form of what a change set made: ids and revisions."""
+    return msgspec.json.encode([(head.id, head.revision) for head in states]).decode()
+
+
+def unpack_references(where: str, stored: str) -> list[tuple[str, int]]:
+    """Undo `pack_references`.
+
+    Raises:
+        Corruption: no such form.
+    """
+    try:
+        return _references.decode(stored)
+    except (msgspec.DecodeError, TypeError, UnicodeError):
+        raise Corruption(where, "what it made is not recorded any more") from None
 
 
 def node_size(row: HeadRow) -> int:
@@ -163,8 +189,19 @@ def pack_time(instant: Timestamp) -> int | str:
 
 
 def unpack_time(value: int | str) -> Timestamp:
-    """Undo `pack_time`."""
-    return Timestamp(value) if isinstance(value, int) else Timestamp.parse(value)
+    """Undo `pack_time`.
+
+    Raises:
+        Corruption: no such spelling.
+    """
+    if isinstance(value, int):
+        return Timestamp(value)
+    try:
+        if isinstance(value, str):
+            return Timestamp.parse(value)
+    except InvalidInput:
+        pass
+    raise Corruption("access event", "a stored time is damaged")
 
 
 def pack_name(name: str) -> bytes:
@@ -183,5 +220,5 @@ def unpack_name(data: bytes) -> str:
     """
     try:
         return data[1:].decode() if data[0] == 0 else _PREFIXES[data[0]] + data[1:].hex()
-    except (IndexError, KeyError, UnicodeDecodeError):
+    except (AttributeError, IndexError, KeyError, UnicodeDecodeError):
         raise Corruption("access event", "a stored name is damaged") from None

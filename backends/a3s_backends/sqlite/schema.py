@@ -17,7 +17,7 @@ from typing import Final
 
 import apsw
 
-from a3s_actors.memory.errors import Persistence
+from a3s_actors.memory.errors import Corruption, Persistence
 from a3s_actors.memory.lexical import fingerprint
 from a3s_backends.sqlite import lexical_index
 from a3s_backends.sqlite.connection import connect, storage_errors
@@ -29,6 +29,7 @@ __all__ = [
     "SCHEMA_VERSION",
     "create_if_missing",
     "migrate",
+    "read_key",
     "read_meta",
     "schema_version",
 ]
@@ -36,6 +37,8 @@ __all__ = [
 APPLICATION_ID: Final = 0x61337361  # "a3sa"
 SCHEMA_VERSION: Final = 2
 PAGE_CHECKSUM_BYTES: Final = 8  # room at the end of each page; SQLite's checksum VFS wants exactly so many
+
+_KEY_BYTES: Final = 32
 
 _TABLES: Final = (
     "CREATE TABLE meta(name TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT ROWID",
@@ -123,7 +126,7 @@ _TABLES: Final = (
 def _create_tables(db: apsw.Connection) -> None:
     for statement in _TABLES:
         db.execute(statement)
-    for name, value in (("file_key", secrets.token_bytes(32)), ("tokenizer", fingerprint())):
+    for name, value in (("file_key", secrets.token_bytes(_KEY_BYTES)), ("tokenizer", fingerprint())):
         db.execute("INSERT INTO meta(name, value) VALUES (?, ?)", (name, value))
 
 
@@ -193,7 +196,7 @@ def schema_version(db: apsw.Connection, name: str = "main") -> int:
     """
     version: int = db.execute(f"PRAGMA {name}.user_version").get
     application: int = db.execute(f"PRAGMA {name}.application_id").get
-    if application != APPLICATION_ID:
+    if application != APPLICATION_ID or version < 0:
         raise Persistence("open", "the file is no memory repository of this project; nothing was changed")
     if version > SCHEMA_VERSION:
         raise Persistence(
@@ -212,6 +215,19 @@ def migrate(db: apsw.Connection) -> None:
         _MIGRATIONS[version](db)
         version += 1
     db.execute(f"PRAGMA user_version = {version}")
+
+
+def read_key(db: apsw.Connection) -> bytes:
+    """Return the file's secret key.
+
+    Raises:
+        Persistence: it is not there.
+        Corruption: it is no key.
+    """
+    key = read_meta(db, "file_key")
+    if not isinstance(key, bytes) or len(key) != _KEY_BYTES:
+        raise Corruption("database file", "its key is damaged")
+    return key
 
 
 def read_meta(db: apsw.Connection, name: str) -> bytes | str:

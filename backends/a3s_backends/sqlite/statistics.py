@@ -7,7 +7,9 @@ from collections.abc import Mapping
 import apsw
 import attrs
 
+from a3s_actors.memory.errors import Corruption
 from a3s_actors.memory.values import MemoryNamespace, MemoryStatus
+from a3s_backends.sqlite.reading import stored_namespace
 from a3s_backends.sqlite.rows import STATUS_CODES
 
 __all__ = ["FileStatistics", "NamespaceStatistics", "read_statistics"]
@@ -56,7 +58,11 @@ class FileStatistics:
 
 
 def read_statistics(db: apsw.Connection) -> FileStatistics:
-    """Read the counts inside the caller's read transaction."""
+    """Read the counts inside the caller's read transaction.
+
+    Raises:
+        Corruption: a stored name or sum is damaged.
+    """
     by_code = {code: status for status, code in STATUS_CODES.items()}
     spaces = []
     rows: list[tuple[int, str, str, str, int]] = db.execute(  # type: ignore[assignment]
@@ -66,11 +72,13 @@ def read_statistics(db: apsw.Connection) -> FileStatistics:
         nodes = dict.fromkeys(MemoryStatus, 0)
         size = 0
         for status, count, total in db.execute("SELECT status, nodes, bytes FROM tally WHERE ns = ?", (ns,)):
+            if status not in by_code:
+                raise Corruption(f"namespace {ns}", "its sums name a status that there is not")
             nodes[by_code[status]] = count
             size += total
         spaces.append(
             NamespaceStatistics(
-                namespace=MemoryNamespace(tenant, principal, scope),
+                namespace=stored_namespace(tenant, principal, scope),
                 nodes=nodes,
                 bytes=size,
                 sequence=token,

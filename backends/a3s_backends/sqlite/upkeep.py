@@ -14,10 +14,10 @@ from a3s_actors.memory.reads import NamespaceChangeToken
 from a3s_actors.memory.staging import StagedNode, check_graph
 from a3s_actors.memory.timestamps import Timestamp
 from a3s_actors.memory.values import MemoryNamespace, MemoryNode, NodeHead, NodeRevision
-from a3s_backends.sqlite import lexical_index
+from a3s_backends.sqlite import lexical_index, lexical_segments
 from a3s_backends.sqlite.reading import find_namespace, read_head_row
 from a3s_backends.sqlite.rows import RowCodec, sortable, unpack_time
-from a3s_backends.sqlite.schema import read_meta
+from a3s_backends.sqlite.schema import read_key
 from a3s_backends.sqlite.writing import Tally, index_time, new_namespace, store_node
 
 __all__ = ["UpkeepRequest", "UpkeepResult", "load_namespace", "rebuild_index", "roll_up"]
@@ -87,11 +87,10 @@ def roll_up(db: apsw.Connection, namespace: MemoryNamespace, before: Timestamp) 
     ns = find_namespace(db, namespace)
     if ns is None:
         return 0
-    gone: list[tuple[int, int]] = [
-        (number, node)
-        for number, node, at in db.execute("SELECT no, node, at FROM access WHERE ns = ?", (ns,))
-        if unpack_time(at) < before
-    ]
+    gone: list[tuple[int, int]] = []
+    for number, node, at in db.execute("SELECT no, node, at FROM access WHERE ns = ?", (ns,)):
+        if unpack_time(at) < before:
+            gone.append((number, node))
     counts: dict[int, int] = {}
     for _, node in gone:
         counts[node] = counts.get(node, 0) + 1
@@ -105,8 +104,7 @@ def roll_up(db: apsw.Connection, namespace: MemoryNamespace, before: Timestamp) 
 
 def rebuild_index(db: apsw.Connection) -> int:
     """Tokenise every text anew; return how many there were."""
-    key = read_meta(db, "file_key")
-    assert isinstance(key, bytes)
+    key = read_key(db)
     codec = RowCodec(key)
     namespaces: list[tuple[int]] = db.execute("SELECT ns FROM namespace").fetchall()  # type: ignore[assignment]
     count = 0
@@ -131,5 +129,6 @@ def rebuild_index(db: apsw.Connection) -> int:
             )
             db.execute("UPDATE head SET seq = ? WHERE ns = ? AND id = ?", (seq, ns, node_id))
             count += 1
+    lexical_segments.delete_strays(db)
     db.execute("UPDATE meta SET value = ? WHERE name = 'tokenizer'", (fingerprint(),))
     return count

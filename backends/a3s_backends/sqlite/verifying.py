@@ -6,16 +6,15 @@ from collections.abc import Callable, Iterator
 
 import apsw
 import attrs
-import msgspec
 
 from a3s_actors.memory.errors import Corruption, MemoryRepositoryError
 from a3s_actors.memory.lexical import tokens
 from a3s_actors.memory.staging import check_graph
-from a3s_actors.memory.values import NodeHead
+from a3s_actors.memory.values import MemoryNamespace, NodeHead
 from a3s_backends.sqlite import lexical_check
 from a3s_backends.sqlite.lexical_index import hash_tokens
 from a3s_backends.sqlite.lexical_schema import LexicalIndexDamaged
-from a3s_backends.sqlite.reading import read_head_row, read_node, read_tallies
+from a3s_backends.sqlite.reading import read_head_row, read_node, read_tallies, stored_namespace
 from a3s_backends.sqlite.rows import (
     HEAD_COLUMNS,
     KIND_CODES,
@@ -26,6 +25,7 @@ from a3s_backends.sqlite.rows import (
     add_digests,
     node_size,
     sortable,
+    unpack_references,
 )
 from a3s_backends.sqlite.writing import index_time
 
@@ -58,9 +58,16 @@ def _findings(db: apsw.Connection, codec: RowCodec, check: Callable[[], None]) -
     except apsw.Error as error:
         yield Finding("database file", f"a page cannot be read ({type(error).__name__})")
         return
-    namespaces: list[tuple[int, int]] = db.execute("SELECT ns, token FROM namespace ORDER BY ns").fetchall()  # type: ignore[assignment]
-    for ns, token in namespaces:
-        yield from _Namespace(db, codec, ns, check).findings(token)
+    namespaces: list[tuple[int, int, str, str, str]] = db.execute(  # type: ignore[assignment]
+        "SELECT ns, token, tenant, principal, scope FROM namespace ORDER BY ns"
+    ).fetchall()
+    for ns, token, *names in namespaces:
+        try:
+            namespace = stored_namespace(*names)
+        except Corruption as error:
+            yield Finding(f"namespace {ns}", error.message)
+            continue
+        yield from _Namespace(db, codec, ns, namespace, check).findings(token)
     yield from _orphans(db)
 
 
@@ -69,12 +76,13 @@ class _Namespace:
     db: apsw.Connection
     codec: RowCodec
     ns: int
+    namespace: MemoryNamespace
     check: Callable[[], None]
 
     def findings(self, token: int) -> Iterator[Finding]:
         where = f"namespace {self.ns}"
         sums = dict.fromkeys(STATUS_CODES.values(), (0, 0, ZERO_DIGESTS))
-        entries = []
+        entries: dict[int, lexical_check.Expected] = {}
         for place, (node_id, *columns) in enumerate(
             self.db.execute(f"SELECT id, {HEAD_COLUMNS} FROM head WHERE ns = ? ORDER BY id", (self.ns,))  # noqa: S608
         ):
@@ -93,7 +101,10 @@ class _Namespace:
                 yield Finding(error.where, error.message)
                 continue
             hashes = hash_tokens(tokens(head.content), self.codec.key)
-            entries.append((row.seq, hashes, row.status, row.kind, index_time(head.updated_at)))
+            if row.seq in entries or row.seq < 0:
+                yield Finding(f"lexical index of {where}", f"a node names entry {row.seq}, which is not its own")
+            else:
+                entries[row.seq] = (row.seq, hashes, row.status, row.kind, index_time(head.updated_at))
             try:
                 self._check_columns(head, row)
                 read_node(self.db, self.codec, self.ns, head)
@@ -103,6 +114,9 @@ class _Namespace:
                 yield Finding(error.where, error.message)
             except MemoryRepositoryError as error:
                 yield Finding(f"{where}, node {node_id!r}", f"breaks a graph rule ({type(error).__name__}): {error}")
+        for (code,) in self.db.execute("SELECT status FROM tally WHERE ns = ?", (self.ns,)).fetchall():
+            if code not in sums:
+                yield Finding(where, "its sums name a status that there is not")
         tallies = read_tallies(self.db, self.ns, sums)
         for status, code in STATUS_CODES.items():
             if sums[code] != tallies[code]:
@@ -111,7 +125,7 @@ class _Namespace:
                     f"{status.value} nodes: {sums[code][0]} found, {tallies[code][0]} recorded, or other digests",
                 )
         try:
-            for line in lexical_check.check(self.db, self.ns, sorted(entries)):
+            for line in lexical_check.check(self.db, self.ns, sorted(entries.values())):
                 yield Finding(f"lexical index of {where}", line)
         except LexicalIndexDamaged as error:
             yield Finding(f"lexical index of {where}", error.where)
@@ -122,6 +136,8 @@ class _Namespace:
         return None if row is None else self.codec.read_head(self.ns, node_id, row)
 
     def _check_columns(self, head: NodeHead, row: HeadRow) -> None:
+        if head.namespace != self.namespace:
+            raise Corruption(f"namespace {self.ns}, node {head.id!r}", "it belongs to another namespace")
         columns = (row.rev, row.status, row.kind, row.updated)
         stated = (head.revision, STATUS_CODES[head.status], KIND_CODES[head.kind], sortable(head.updated_at))
         if columns != stated:
@@ -140,7 +156,12 @@ class _Namespace:
         count = 0
         for key, result in self.db.execute("SELECT key, result FROM change WHERE ns = ? ORDER BY no", (self.ns,)):
             count += 1
-            for node_id, revision in msgspec.json.decode(result):
+            try:
+                made = unpack_references(f"{where}, change set {key!r}", result)
+            except Corruption as error:
+                yield Finding(error.where, error.message)
+                continue
+            for node_id, revision in made:
                 row = read_head_row(self.db, self.ns, node_id)
                 if row is None or row.rev < revision:
                     yield Finding(f"{where}, change set {key!r}", f"made revision {revision} of a node that lacks it")

@@ -6,11 +6,8 @@ write is storage itself, and that ends the whole transaction (see `batch`).
 
 from __future__ import annotations
 
-from typing import Final
-
 import apsw
 import attrs
-import msgspec
 
 from a3s_actors.memory.codec import canonical_change_set, equality_digest
 from a3s_actors.memory.errors import ChangeSetPurged, Corruption, IdempotencyConflict, InvalidInput
@@ -21,7 +18,14 @@ from a3s_actors.memory.staging import StagedNode, stage
 from a3s_actors.memory.timestamps import Timestamp
 from a3s_actors.memory.values import AccessEvent, AccessKind, MemoryNamespace, NodeHead, NodeRevision
 from a3s_backends.sqlite import lexical_index
-from a3s_backends.sqlite.reading import find_namespace, find_node, read_head_row, read_node, read_revision
+from a3s_backends.sqlite.reading import (
+    access_event,
+    find_namespace,
+    find_node,
+    read_head_row,
+    read_node,
+    read_revision,
+)
 from a3s_backends.sqlite.rows import (
     ACCESS_CODES,
     KIND_CODES,
@@ -32,10 +36,10 @@ from a3s_backends.sqlite.rows import (
     add_digests,
     node_size,
     pack_name,
+    pack_references,
     pack_time,
     sortable,
-    unpack_name,
-    unpack_time,
+    unpack_references,
 )
 
 __all__ = [
@@ -48,8 +52,6 @@ __all__ = [
     "record_event",
     "store_node",
 ]
-
-_refs: Final = msgspec.json.Decoder(list[tuple[str, int]])
 
 
 @attrs.frozen(eq=False)
@@ -109,7 +111,7 @@ def apply_change_set(db: apsw.Connection, codec: RowCodec, request: ApplyRequest
         store_node(db, codec, ns, node, rows.get(node.head.id), tally)
     tally.store(db, ns)
     db.execute("UPDATE namespace SET token = token + 1 WHERE ns = ?", (ns,))
-    changed = msgspec.json.encode([(node.head.id, node.head.revision) for node in staged]).decode()
+    changed = pack_references(node.head for node in staged)
     db.execute(
         "INSERT INTO change(ns, key, digest, result, payload) VALUES (?, ?, ?, ?, ?)",
         (ns, change_set.idempotency_key, request.digest, changed, request.payload),
@@ -143,10 +145,11 @@ def _replay(db: apsw.Connection, codec: RowCodec, ns: int, request: ApplyRequest
     if digest != request.digest:
         raise IdempotencyConflict(key)
     nodes = []
-    for node_id, revision in _refs.decode(result):
+    where = f"namespace {ns}, change set {key!r}"
+    for node_id, revision in unpack_references(where, result):
         node = find_node(db, codec, ns, node_id)
-        if node is None:
-            raise Corruption(f"namespace {ns}, change set {key!r}", "a node that it changed is gone")
+        if node is None or not 1 <= revision <= node.head.revision:
+            raise Corruption(where, "a node that it changed is gone")
         nodes.append(node.at_revision(revision))
     return ChangeSetResult(idempotency_key=key, occurred_at=change_set.occurred_at, nodes=tuple(nodes))
 
@@ -240,15 +243,7 @@ def record_event(db: apsw.Connection, codec: RowCodec, kind: AccessKind, event: 
         ).fetchone()
         if known is not None:
             node_id, revision, at, context = known
-            stored = AccessEvent(
-                id=event.id,
-                namespace=event.namespace,
-                node_id=node_id,
-                node_revision=revision,
-                occurred_at=unpack_time(at),
-                context_id=None if context is None else unpack_name(context),
-            )
-            if stored != event:
+            if access_event(event.namespace, name, node_id, revision, at, context) != event:
                 raise IdempotencyConflict(event.id)
             return
     _check_event(db, codec, ns, kind, event)
