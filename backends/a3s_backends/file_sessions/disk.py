@@ -16,7 +16,6 @@ from typing import Final
 
 import attrs
 
-from a3s_actors.actor import check_cancelled
 from a3s_actors.agent.errors import SessionStoreUnavailable
 
 __all__ = [
@@ -101,29 +100,34 @@ def sync_folder(folder: Path, system: FileOperations) -> None:
 
 
 @contextlib.contextmanager
-def folder_lock(folder: Path, operation: str) -> Iterator[None]:
+def folder_lock(folder: Path, operation: str, check: Callable[[], None] | None = None) -> Iterator[None]:
     """Be the only one, among threads and processes, who changes a folder inside the block.
 
-    Waits in this thread, until the caller is cancelled. The lock file has mode 0600, is empty and never removed.
+    Waits in this thread. The lock file has mode 0600, is empty and never removed.
+
+    Args:
+        folder: where.
+        operation: for the error.
+        check: called again and again while waiting; what it raises ends that.
 
     Raises:
         SessionStoreUnavailable: somebody else has it for more than five seconds.
         OSError: the lock file cannot be opened.
     """
-    descriptor = _locked(folder / LOCK_NAME, operation)
+    descriptor = _locked(folder / LOCK_NAME, operation, check)
     try:
         yield
     finally:
         _let_go(descriptor)
 
 
-def _locked(path: Path, operation: str) -> int:
+def _locked(path: Path, operation: str, check: Callable[[], None] | None) -> int:
     end = time.monotonic() + LOCK_SECONDS
     while True:
         descriptor = _regular(os.open(path, os.O_RDWR | os.O_CREAT | _READ_ONLY, 0o600))
         try:
             while not _try_lock(descriptor):
-                _wait(end, operation)
+                _wait(end, operation, check)
             if _is_at(descriptor, path):
                 return descriptor
         except BaseException:
@@ -132,10 +136,11 @@ def _locked(path: Path, operation: str) -> int:
         os.close(descriptor)  # somebody has removed the lock file meanwhile
 
 
-def _wait(end: float, operation: str) -> None:
+def _wait(end: float, operation: str, check: Callable[[], None] | None) -> None:
     if time.monotonic() > end:
         raise SessionStoreUnavailable(operation, f"the folder is in use for more than {LOCK_SECONDS:.0f} s; try again")
-    check_cancelled()
+    if check is not None:
+        check()
     time.sleep(_PAUSE)
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from a3s_actors.agent.errors import (
@@ -54,11 +56,13 @@ class SessionFiles:
     Args:
         folder: an absolute path; see `prepare`.
         system: the system calls that change it.
+        check: called while a call waits for the folder, before it has changed anything; what it raises ends the call.
     """
 
-    def __init__(self, folder: Path, system: FileOperations) -> None:
+    def __init__(self, folder: Path, system: FileOperations, check: Callable[[], None] | None = None) -> None:
         self.folder = folder
         self._system = system
+        self._check = check
         self._known = KnownFiles()
 
     def prepare(self) -> None:
@@ -66,8 +70,11 @@ class SessionFiles:
         with file_errors("open"):
             make_folder(self.folder, self._system)
             # A folder that is read-only, or in use all the time, is left as it is.
-            with contextlib.suppress(OSError, SessionStoreUnavailable), folder_lock(self.folder, "open"):
+            with contextlib.suppress(OSError, SessionStoreUnavailable), self._alone("open"):
                 remove_leftovers(self.folder, self._system)
+
+    def _alone(self, operation: str) -> AbstractContextManager[None]:
+        return folder_lock(self.folder, operation, self._check)
 
     def list(self) -> tuple[str, ...]:
         """See `SessionStore.list`."""
@@ -93,7 +100,7 @@ class SessionFiles:
             header = Header.of(snapshot.session_id, snapshot.generation, body)
             with (
                 new_file(self.folder, paths.name, (header.line, body), self._system) as (new, descriptor),
-                folder_lock(self.folder, "save"),
+                self._alone("save"),
             ):
                 self._replace(paths, new, self._check_replaceable(paths, snapshot))
                 self._clear_marks(paths)
@@ -156,7 +163,7 @@ class SessionFiles:
     def mark(self, session_id: str, generation: int, mark: RunMark) -> None:
         """See `SessionStore.mark`."""
         paths = SessionPaths.of(self.folder, session_id)
-        with file_errors("mark"), folder_lock(self.folder, "mark"):
+        with file_errors("mark"), self._alone("mark"):
             stored = self._known.stored(paths, whole=False)
             actual = 0 if stored is None else stored.generation
             if stored is None or actual != generation:
@@ -193,7 +200,7 @@ class SessionFiles:
     def delete(self, session_id: str) -> bool:
         """See `SessionStore.delete`."""
         paths = SessionPaths.of(self.folder, session_id)
-        with file_errors("delete"), folder_lock(self.folder, "delete"):
+        with file_errors("delete"), self._alone("delete"):
             self._known.forget(paths)
             # In this order a killed process leaves the session, or marks that belong to none.
             found = [self._unlink(path) for path in (paths.previous, paths.current, paths.marks)]
@@ -205,7 +212,7 @@ class SessionFiles:
     def restore_previous(self, session_id: str) -> int:
         """See `FileSessionStore.restore_previous`."""
         paths = SessionPaths.of(self.folder, session_id)
-        with file_errors("restore"), folder_lock(self.folder, "restore"):
+        with file_errors("restore"), self._alone("restore"):
             self._known.forget(paths)
             current = _whole_file(paths, paths.current)
             if current is not None:

@@ -10,7 +10,7 @@ from typing import Final, TypeVar, TypeVarTuple
 
 import trio
 
-from a3s_actors.actor import BlockingRunner, ThreadRunner
+from a3s_actors.actor import BlockingRunner, ThreadRunner, check_cancelled
 from a3s_actors.agent.snapshot import SessionSnapshot
 from a3s_actors.agent.store import RunMark, StoredSession
 from a3s_actors.memory._checks import checked_path
@@ -136,7 +136,8 @@ async def open_file_session_store(
 
     Cancellation: cancelled before the block it leaves at most the folder and its empty lock file.
     """
-    files = SessionFiles(checked_path("folder", folder).absolute(), operations or FileOperations())
+    place = checked_path("folder", folder).absolute()
+    files = SessionFiles(place, operations or FileOperations(), check_cancelled)
     threads = runner or ThreadRunner("a3s-file-sessions", _THREADS)
     await threads.run(files.prepare)
     store = FileSessionStore(files, threads)
