@@ -202,3 +202,19 @@ async def test_objects_that_no_repository_has_do_not_come_along_from_a_backup(tm
     db = connect(tmp_path / "other.db")
     assert db.execute("SELECT count(*) FROM sqlite_schema WHERE type IN ('trigger', 'view')").get == 0
     db.close()
+
+
+async def test_a_backup_of_another_lexical_profile_is_restored_with_a_new_index(tmp_path: Path) -> None:
+    async with open_sqlite_repository(tmp_path / "memory.db") as repository:
+        await fill(repository, 3, 100)
+        await repository.backup(tmp_path / "copy.db")
+        before = await digest(repository)
+    db = connect(tmp_path / "copy.db")
+    db.execute("UPDATE meta SET value = 'an earlier one' WHERE name = 'tokenizer'")
+    db.execute("UPDATE lex_tail SET tokens = zeroblob(8)")
+    db.close()
+    await restore_sqlite_repository(tmp_path / "copy.db", tmp_path / "memory.db", replace=True)
+    async with open_sqlite_repository(tmp_path / "memory.db") as repository:
+        assert await repository.verify() == ()
+        assert await digest(repository) == before
+        assert await found(repository, "number2") == ["n002"]

@@ -20,8 +20,9 @@ from a3s_backends.sqlite.connection import arm, connect, patience, storage_error
 from a3s_backends.sqlite.copying import copy_rows
 from a3s_backends.sqlite.folder import being_replaced, building, check_no_log, sync_folder
 from a3s_backends.sqlite.rows import RowCodec
-from a3s_backends.sqlite.schema import migrate, read_key, schema_version
+from a3s_backends.sqlite.schema import read_key, schema_version
 from a3s_backends.sqlite.statistics import read_statistics
+from a3s_backends.sqlite.upkeep import bring_up_to_date
 from a3s_backends.sqlite.verifying import verify_file
 
 __all__ = ["BackupReceipt", "RestoreReceipt", "backup_file", "restore_file"]
@@ -141,9 +142,8 @@ def _check_copy(path: Path, check: Callable[[], None]) -> tuple[int, int]:
         arm(db, check)
         if schema_version(db) < 1:
             raise Corruption("backup", "it has no schema")
-        db.execute("BEGIN IMMEDIATE")
-        migrate(db)
-        db.execute("COMMIT")
+        # Of an earlier release: what it says of its index holds by that release's profile.
+        bring_up_to_date(db)
         findings = verify_file(db, RowCodec(read_key(db)), check)
         if findings:
             raise Corruption(f"backup, {findings[0].where}", findings[0].message)

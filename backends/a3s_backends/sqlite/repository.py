@@ -61,9 +61,9 @@ from a3s_backends.sqlite.log import LAST_NUMBER, LogCursor, LogPage, read_log
 from a3s_backends.sqlite.purging import PurgeRequest
 from a3s_backends.sqlite.reading import Reads
 from a3s_backends.sqlite.rows import RowCodec
-from a3s_backends.sqlite.schema import SCHEMA_VERSION, create_if_missing, migrate, read_key, read_meta, schema_version
+from a3s_backends.sqlite.schema import SCHEMA_VERSION, create_if_missing, read_key, read_meta, schema_version
 from a3s_backends.sqlite.statistics import FileStatistics, read_statistics
-from a3s_backends.sqlite.upkeep import UpkeepRequest, load_namespace, rebuild_index, roll_up
+from a3s_backends.sqlite.upkeep import UpkeepRequest, bring_up_to_date, load_namespace, rebuild_index, roll_up
 from a3s_backends.sqlite.verifying import Finding, verify_file
 from a3s_backends.sqlite.writing import ApplyRequest, EventRequest
 
@@ -495,19 +495,5 @@ def _take_into_use(db: apsw.Connection) -> bytes:
     if mode != "wal":
         raise Persistence("open", "the file system allows no write-ahead log; use a local disk")
     if version < SCHEMA_VERSION or read_meta(db, "tokenizer") != fingerprint():
-        _bring_up_to_date(db)
+        bring_up_to_date(db)
     return read_key(db)
-
-
-def _bring_up_to_date(db: apsw.Connection) -> None:
-    # Another process may have been faster: everything is looked at again inside the transaction.
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        migrate(db)
-        if read_meta(db, "tokenizer") != fingerprint():
-            rebuild_index(db)
-        db.execute("COMMIT")
-    except BaseException:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-        raise

@@ -17,10 +17,10 @@ from a3s_actors.memory.values import MemoryNamespace, MemoryNode, NodeHead, Node
 from a3s_backends.sqlite import lexical_index, lexical_segments
 from a3s_backends.sqlite.reading import find_namespace, read_head_row
 from a3s_backends.sqlite.rows import RowCodec, sortable, unpack_time
-from a3s_backends.sqlite.schema import read_key
+from a3s_backends.sqlite.schema import migrate, read_key, read_meta
 from a3s_backends.sqlite.writing import Tally, index_time, new_namespace, store_node
 
-__all__ = ["UpkeepRequest", "UpkeepResult", "load_namespace", "rebuild_index", "roll_up"]
+__all__ = ["UpkeepRequest", "UpkeepResult", "bring_up_to_date", "load_namespace", "rebuild_index", "roll_up"]
 
 UpkeepResult = NamespaceChangeToken | int
 
@@ -132,3 +132,23 @@ def rebuild_index(db: apsw.Connection) -> int:
     lexical_segments.delete_strays(db)
     db.execute("UPDATE meta SET value = ? WHERE name = 'tokenizer'", (fingerprint(),))
     return count
+
+
+def bring_up_to_date(db: apsw.Connection) -> None:
+    """Give a file the current schema and an index by the current lexical profile, in one transaction.
+
+    Raises:
+        Corruption: a text cannot be read.
+        apsw.Error: storage failed; nothing was changed.
+    """
+    # Another process may have been faster: everything is looked at inside the transaction.
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        migrate(db)
+        if read_meta(db, "tokenizer") != fingerprint():
+            rebuild_index(db)
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
