@@ -342,3 +342,26 @@ def test_every_revision_kind_has_a_name_that_is_stored() -> None:
         "created", "activated", "corroborated", "refined", "corrected", "relation_changed", "status_changed",
     ]  # fmt: skip
     assert MemoryNamespace("tenant", "principal", "scope") == NS
+
+
+def test_a_field_that_is_there_twice_is_refused_wherever_it_is() -> None:
+    text = change_set_json(change("k", create("a")))
+    for once in ('"idempotencyKey":"k"', '"tenantId":"tenant"', '"id":"a"', '"kind":'):
+        at = text.index(once)
+        key = once[: once.index(":") + 1]
+        with pytest.raises(InvalidInput, match="twice"):
+            decode(f"{text[:at]}{key}null,{text[at:]}", MemoryChangeSet)
+    with pytest.raises(InvalidInput, match="twice"):
+        decode('{"a":{"b":[{"c":1,"\\u0063":1}]}}', MemoryChangeSet)
+
+
+def test_an_unknown_field_is_not_repeated_in_the_error() -> None:
+    secret = "my secret memory"
+    for text in (
+        change_set_json(change("k", create("a"))).replace('"idempotencyKey"', f'"{secret}":1,"idempotencyKey"'),
+        change_set_json(change("k", create("a"))).replace('"tenantId"', f'"{secret}":1,"tenantId"'),
+    ):
+        with pytest.raises(InvalidInput, match="not in the schema") as caught:
+            decode(text, MemoryChangeSet)
+        assert secret not in str(caught.value)
+        assert secret not in repr(caught.value)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from a3s_actors.memory import (
+    InvalidInput,
     MemoryKind,
     MemoryNode,
     MemoryRepositoryError,
@@ -121,3 +122,15 @@ def test_what_is_no_node_is_refused_alike(data: bytes) -> None:
     quick, strict = both(data)
     assert quick == strict
     assert isinstance(quick, tuple)
+
+
+def test_a_field_that_is_there_twice_is_refused_and_a_text_that_looks_like_one_is_not() -> None:
+    data = node_json(decode(json.dumps(SAMPLE), MemoryNode)).encode()
+    for key in (b'"content":', b'"tenantId":', b'"history":', b'"updatedAt":'):
+        at = data.index(key)
+        end = data.index(b",", at) if key != b'"history":' else None
+        again = data[at:end] + b"," if end else b'"history":[],'
+        with pytest.raises(InvalidInput, match="twice"):
+            decode_node(data[:at] + again + data[at:])
+    quoted = json.dumps({**SAMPLE, "content": 'as in {"content":"x"}'}).encode()
+    assert decode_node(quoted).content == 'as in {"content":"x"}'

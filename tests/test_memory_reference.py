@@ -447,3 +447,12 @@ def test_one_incomplete_history_among_complete_ones_is_refused() -> None:
     assert len(kept) < len(dumped(state))
     with pytest.raises(ValueError, match="incomplete"):
         ReferenceState().load(kept)
+
+
+@pytest.mark.parametrize("key", [b"", b"x" * 15, b"x" * 65, "x" * 32, 5, bytearray(32)])
+def test_a_key_that_is_no_key_is_refused(key: Any) -> None:
+    with pytest.raises(InvalidInput, match="16 to 64"):
+        ReferenceState(key)
+    if isinstance(key, bytes):
+        with pytest.raises(ValueError, match="key"):
+            ReferenceState().load([StateHeader(key=key, next_place=1)])

@@ -18,6 +18,7 @@ from a3s_actors.memory import (
     EvidenceKind,
     EvidenceRef,
     InvalidInput,
+    InvariantViolation,
     MemoryChangeSet,
     MemoryKind,
     MemoryNamespace,
@@ -356,6 +357,76 @@ async def test_nothing_is_loaded_when_one_node_is_wrong(tmp_path: Path) -> None:
                 await target.load_namespace(NS, each)
         assert await sequence(target) == 0
         assert await target.namespaces() == ()
+
+
+async def test_a_tombstone_that_hides_a_supersession_which_never_was_is_not_loaded(tmp_path: Path) -> None:
+    import attrs
+
+    from a3s_actors.testing import building as build
+
+    async with (
+        open_sqlite_repository(tmp_path / "a.db") as source,
+        open_sqlite_repository(tmp_path / "b.db") as target,
+    ):
+        await source.apply(build.change("c", build.create("old"), build.create("new")))
+        await source.apply(build.change("s", *build.supersede("old", "new")))
+        await source.apply(build.change("t", build.set_status("old", MemoryStatus.TOMBSTONED, 3)))
+        request = SnapshotRequest(namespace=build.NS, statuses=EVERY)
+        new, old = (await source.snapshot_namespace(request)).verify_deep(request)
+        history = [
+            attrs.evolve(each, status=MemoryStatus.ACTIVE) if each.status is MemoryStatus.SUPERSEDED else each
+            for each in old.history
+        ]
+        with pytest.raises(InvariantViolation, match="superseded before"):
+            await target.load_namespace(build.NS, [new, attrs.evolve(old, history=tuple(history))])
+        assert (await target.load_namespace(build.NS, [new, old])).sequence == 1
+        assert await target.verify() == ()
+
+
+class _Uncertain:
+    """A connection whose next commit is stored, or is not, and fails either way."""
+
+    def __init__(self, db: apsw.Connection, *, stored: bool) -> None:
+        self._db = db
+        self._stored = stored
+        self._failed = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._db, name)
+
+    def execute(self, sql: str, *args: Any) -> Any:
+        if sql == "COMMIT" and not self._failed:
+            self._failed = True
+            self._db.execute("COMMIT" if self._stored else "ROLLBACK")
+            raise apsw.IOError("nobody knows")
+        return self._db.execute(sql, *args)
+
+
+@pytest.mark.parametrize("stored", [True, False])
+async def test_the_outcome_of_upkeep_is_right_when_its_commit_is_uncertain(tmp_path: Path, stored: bool) -> None:
+    async with (
+        open_sqlite_repository(tmp_path / "a.db") as source,
+        open_sqlite_repository(tmp_path / "b.db") as target,
+    ):
+        await fill(source)
+        nodes = await whole(source)
+        writer = target._writer
+        real = writer.db
+
+        def uncertain() -> None:
+            writer.db = _Uncertain(real, stored=stored)  # type: ignore[assignment]
+
+        uncertain()
+        assert (await target.load_namespace(NS, nodes)).sequence == 1
+        await target.record_use(use("u1", "n1", at(2)))
+        uncertain()
+        assert await target.roll_up_access_events(NS, at(5)) == 1
+        uncertain()
+        assert await target.rebuild_index() == 20
+        writer.db = real
+        assert await target.verify() == ()
+        assert (await target.usage_summary(NS, "n1")).uses == 1
+        assert await sequence(target) == 1
 
 
 # -- audit --------------------------------------------------------------------------------------------------------

@@ -243,3 +243,9 @@ def test_an_instant_is_a_value() -> None:
 
 def test_now_is_the_hosts_clock() -> None:
     assert abs(Timestamp.now().ns - dt.datetime.now(dt.UTC).timestamp() * SECOND) < 60 * SECOND
+
+
+@pytest.mark.parametrize("value", [5, None, b"2026-01-01T00:00:00Z", ["2026-01-01T00:00:00Z"], 1.5])
+def test_only_a_text_can_be_parsed(value: Any) -> None:
+    with pytest.raises(InvalidInput, match="must be text"):
+        Timestamp.parse(value)

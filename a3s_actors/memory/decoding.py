@@ -7,6 +7,7 @@ the same validators as a value made by hand. Errors name the field, never what i
 from __future__ import annotations
 
 import enum
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -45,21 +46,33 @@ from a3s_actors.memory.values import (
 __all__ = ["decode", "parse_json", "structure"]
 
 T = TypeVar("T")
-_NAME_SHOWN = 64
 
 
 def parse_json(data: bytes | str) -> Any:
     """Parse one JSON document.
 
     Raises:
-        InvalidInput: it is not valid JSON or not valid UTF-8, or nests too deeply.
+        InvalidInput: it is not valid JSON or not valid UTF-8, nests too deeply, or names a field twice in one object.
     """
     try:
-        return msgspec.json.decode(data)
+        # Of two fields of one name msgspec keeps the last; another reader may keep the first.
+        text = data if isinstance(data, str) else data.decode()
+        value = msgspec.json.decode(data)
+        json.loads(text, object_pairs_hook=_check_distinct, parse_int=_unread, parse_float=_unread)
     except msgspec.DecodeError as error:
         raise InvalidInput("json", str(error)) from None
-    except (UnicodeError, RecursionError):
+    except (ValueError, RecursionError):
         raise InvalidInput("json", "is not valid UTF-8, or nests too deeply") from None
+    return value
+
+
+def _check_distinct(pairs: list[tuple[str, Any]]) -> None:
+    if len({name for name, _ in pairs}) != len(pairs):
+        raise InvalidInput("json", "a field is there twice in one object")
+
+
+def _unread(_number: str) -> None:
+    """Leave a number alone: it was read already."""
 
 
 def _camel(name: str) -> str:
@@ -98,8 +111,8 @@ def _class_hook(
         if not isinstance(value, Mapping):
             raise InvalidInput(prefix, "must be an object")
         if not value.keys() <= allowed:
-            unknown = min(str(key) for key in value.keys() - allowed)
-            raise InvalidInput(f"{prefix}.{unknown[:_NAME_SHOWN]}", "is no field of the schema; remove it")
+            # The name may be anything, a memory's text even: it is not repeated.
+            raise InvalidInput(prefix, "has a field that is not in the schema; remove it")
         if not required <= value.keys():
             raise InvalidInput(f"{prefix}.{min(required - value.keys())}", "is missing")
         for name, optional in lists.items():

@@ -38,6 +38,7 @@ __all__ = [
     "PurgePlan",
     "PurgeReceipt",
     "PurgedChangeSet",
+    "check_key",
     "keyed_digest",
     "plan_purge",
     "purge_json",
@@ -189,6 +190,17 @@ def _without(head: NodeHead, doomed: dict[str, NodeHead], key: bytes) -> tuple[M
     gone = min(relation.target_id for relation in head.relations if relation.kind is required)
     mark = PURGED_PREFIX + keyed_digest(key, f"{namespace_json(head.namespace)}{string_json(gone)}".encode()).hex()
     return tuple(sorted((*kept, MemoryRelation(required, mark)), key=MemoryRelation.sort_key))
+
+
+def check_key(key: object) -> bytes:
+    """Refuse what cannot be the secret of a storage.
+
+    Raises:
+        InvalidInput: it is not bytes, or not 16 to 64 of them.
+    """
+    if not isinstance(key, bytes) or not 16 <= len(key) <= 64:
+        raise InvalidInput("key", "must be 16 to 64 bytes")
+    return key
 
 
 def keyed_digest(key: bytes, data: bytes) -> bytes:

@@ -28,6 +28,7 @@ from a3s_actors.memory.purge import (
     PurgedChangeSet,
     PurgePlan,
     PurgeReceipt,
+    check_key,
     keyed_digest,
     plan_purge,
     purge_json,
@@ -128,8 +129,11 @@ class ReferenceState:
 
         Args:
             key: the secret under which purge keeps digests, 16 to 64 bytes; by default a fresh random one.
+
+        Raises:
+            InvalidInput: the key is of another type or length.
         """
-        self.key = secrets.token_bytes(32) if key is None else key
+        self.key = secrets.token_bytes(32) if key is None else check_key(key)
         self._spaces: dict[MemoryNamespace, _Namespace] = {}
         self._records: list[AccessRecord] = []
         self._next_place = 1
@@ -412,7 +416,10 @@ class ReferenceState:
         for record in records:
             match record:
                 case StateHeader():
-                    self.key, self._next_place = record.key, record.next_place
+                    try:
+                        self.key, self._next_place = check_key(record.key), record.next_place
+                    except InvalidInput:
+                        raise ValueError("a key of another length") from None
                 case StateNamespace():
                     space = self._spaces[record.namespace] = _Namespace(sequence=record.sequence)
                 case StateEvent(AccessRecord() as stored):

@@ -54,7 +54,7 @@ from a3s_actors.memory.values import (
     RevisionKind,
 )
 
-__all__ = ["HeadLookup", "StagedNode", "check_graph", "stage"]
+__all__ = ["HeadLookup", "StagedNode", "check_ending", "check_graph", "stage"]
 
 HeadLookup = Callable[[str], "NodeHead | None"]
 """Reads the current head of a node in the change set's namespace, None where there is none."""
@@ -262,17 +262,8 @@ class _View:
                 check_graph(head, self.head)
 
         for node_id, states in self._staged.items():
-            self._check_ending(self._stored.get(node_id), states)
-
-    @staticmethod
-    def _check_ending(before: NodeHead | None, states: list[NodeHead]) -> None:
-        # A tombstone hides what the node was, so the graph alone cannot tell that the successor came honestly.
-        head = states[-1]
-        if head.status is not MemoryStatus.TOMBSTONED or not head.has_relation(RelationKind.SUPERSEDED_BY):
-            return
-        earlier = states if before is None else [before, *states]
-        if not any(state.status is MemoryStatus.SUPERSEDED for state in earlier):
-            raise InvariantViolation(head.id, "a memory with a successor must be superseded before it is tombstoned")
+            before = self._stored.get(node_id)
+            check_ending(states if before is None else [before, *states])
 
     def result(self) -> tuple[StagedNode, ...]:
         return tuple(
@@ -310,6 +301,24 @@ def check_graph(head: NodeHead, lookup: HeadLookup) -> None:
             raise InvariantViolation(
                 head.id, f"the target {relation.target_id!r} of supersedes must be superseded in the same change set"
             )
+
+
+def check_ending(states: Sequence[NodeHead]) -> None:
+    """Check that a node with a successor was superseded before it was tombstoned.
+
+    A tombstone hides what the node was, so the graph alone cannot tell that the successor came honestly.
+
+    Args:
+        states: what is known of the node, the last one new.
+
+    Raises:
+        InvariantViolation: it was not.
+    """
+    head = states[-1]
+    if head.status is not MemoryStatus.TOMBSTONED or not head.has_relation(RelationKind.SUPERSEDED_BY):
+        return
+    if not any(state.status is MemoryStatus.SUPERSEDED for state in states):
+        raise InvariantViolation(head.id, "a memory with a successor must be superseded before it is tombstoned")
 
 
 def _check_evidence_limit(count: int) -> None:

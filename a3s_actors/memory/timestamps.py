@@ -123,8 +123,10 @@ class Timestamp:
         """Return the instant that an RFC 3339 text names; up to nine fractional digits, any offset.
 
         Raises:
-            InvalidInput: the text is not RFC 3339 with an offset, or names no real instant.
+            InvalidInput: it is no text, not RFC 3339 with an offset, or names no real instant.
         """
+        if not isinstance(text, str):
+            raise InvalidInput("timestamp", f"must be text, not {type(text).__name__}")
         ns, leap = _parse(text)
         return cls(ns, leap=leap)
 

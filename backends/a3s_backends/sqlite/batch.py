@@ -107,7 +107,7 @@ class Writer:
             if len(requests) > 1:
                 return None
             if isinstance(error, apsw.Error | LexicalIndexDamaged):
-                return [self._settle(requests[0], error)]
+                return [self._settle(requests[0], error, outcomes)]
             return [outcome.Error(_as_failure(error))]
         except BaseException:
             self._roll_back()
@@ -130,7 +130,7 @@ class Writer:
         if isinstance(request, PurgeRequest):
             return purge_rows(self.db, self.codec, request.purge)
         if isinstance(request, UpkeepRequest):
-            return request.work(self.db, self.codec)
+            return request.perform(self.db, self.codec)
         assert isinstance(request, EventRequest)
         record_event(self.db, self.codec, request.kind, request.event)
         return None
@@ -141,12 +141,23 @@ class Writer:
         assert outcomes is not None
         return outcomes[0]
 
-    def _settle(self, request: WriteRequest, error: apsw.Error | LexicalIndexDamaged) -> WriteOutcome:
-        """Find out what became of a single write whose transaction ended in a storage error."""
+    def _settle(
+        self, request: WriteRequest, error: apsw.Error | LexicalIndexDamaged, performed: list[WriteOutcome]
+    ) -> WriteOutcome:
+        """Find out what became of a single write whose transaction ended in a storage error.
+
+        Args:
+            request: the write.
+            error: what ended its transaction.
+            performed: its outcome, if only the commit failed.
+        """
         failure = _as_failure(error)
         try:
             self.db.execute("BEGIN IMMEDIATE")
             try:
+                if performed and isinstance(request, UpkeepRequest) and request.is_done(self.db):
+                    self._roll_back()
+                    return performed[0]
                 # If it was stored, doing it again is a replay and changes nothing; else this is one more try.
                 result = self._perform(request)
                 self.db.execute("COMMIT")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import secrets
 from collections.abc import Callable, Sequence
 
 import apsw
@@ -11,7 +12,7 @@ import attrs
 from a3s_actors.memory.errors import InvalidInput
 from a3s_actors.memory.lexical import fingerprint, tokens
 from a3s_actors.memory.reads import NamespaceChangeToken
-from a3s_actors.memory.staging import StagedNode, check_graph
+from a3s_actors.memory.staging import StagedNode, check_ending, check_graph
 from a3s_actors.memory.timestamps import Timestamp
 from a3s_actors.memory.values import MemoryNamespace, MemoryNode, NodeHead, NodeRevision
 from a3s_backends.sqlite import lexical_index, lexical_segments
@@ -27,9 +28,24 @@ UpkeepResult = NamespaceChangeToken | int
 
 @attrs.frozen(eq=False)
 class UpkeepRequest:
-    """An operator's work on its way to the writer; it gets a transaction of its own."""
+    """An operator's work on its way to the writer; it gets a transaction of its own.
+
+    Unlike a change set it has no key by which doing it again is a replay. Its mark, stored in the same transaction,
+    tells afterwards whether that was committed.
+    """
 
     work: Callable[[apsw.Connection, RowCodec], UpkeepResult]
+    mark: bytes = attrs.field(factory=lambda: secrets.token_bytes(16))
+
+    def perform(self, db: apsw.Connection, codec: RowCodec) -> UpkeepResult:
+        """Do the work and leave the mark."""
+        result = self.work(db, codec)
+        db.execute("INSERT OR REPLACE INTO meta(name, value) VALUES ('last_upkeep', ?)", (self.mark,))
+        return result
+
+    def is_done(self, db: apsw.Connection) -> bool:
+        """Tell, after this was performed last, whether it is stored."""
+        return bool(db.execute("SELECT value IS ? FROM meta WHERE name = 'last_upkeep'", (self.mark,)).get)
 
 
 def load_namespace(
@@ -48,6 +64,7 @@ def load_namespace(
     if len(staged) != len(nodes):
         raise InvalidInput("nodes", "a node is there twice")
     for each in staged.values():
+        check_ending(each.states)
         check_graph(each.head, lambda node_id: staged[node_id].head if node_id in staged else None)
     ns = find_namespace(db, namespace)
     if ns is not None and db.execute("SELECT 1 FROM head WHERE ns = ? LIMIT 1", (ns,)).get:
