@@ -126,6 +126,10 @@ class RunRecord:
         """Return the record with one more context."""
         return attrs.evolve(self, contexts=(*self.contexts, context))
 
+    def with_last_context(self, context: ContextRecord) -> RunRecord:
+        """Return the record with another last context."""
+        return attrs.evolve(self, contexts=(*self.contexts[:-1], context))
+
     def dispatched(self) -> RunRecord:
         """Return the record with its last context marked as sent to the model."""
         *before, last = self.contexts

@@ -132,6 +132,13 @@ class DurableMemoryTurn:
         self._sequence = 0
         self._recalled: dict[str, DurableContextItem] = {}
 
+    @property
+    def next_context_id(self) -> str | None:
+        """The id that the next final context will have; None without an identity."""
+        if not self._session_id or not self._run_id:
+            return None
+        return context_id(self._session_id, self._run_id, self._incarnation, self._sequence)
+
     async def recall(self, text: str) -> tuple[DurableContextItem, ...]:
         """Recall memories for this invocation, as items for its contexts. Records nothing.
 
@@ -177,10 +184,9 @@ class DurableMemoryTurn:
         )
 
     def _next_context(self) -> str | None:
-        if not self._session_id or not self._run_id:
-            return None
-        made = context_id(self._session_id, self._run_id, self._incarnation, self._sequence)
-        self._sequence += 1
+        made = self.next_context_id
+        if made is not None:
+            self._sequence += 1
         return made
 
     def _precheck(self, item: object, admitted: list[DurableContextItem], context: str | None) -> RemovalReason | None:

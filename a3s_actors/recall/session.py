@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import attrs
+import trio
 
 from a3s_actors.memory import limits
 from a3s_actors.memory._checks import check_text
 from a3s_actors.memory.errors import InvalidInput
+from a3s_actors.memory.lexical import has_alphanumeric
 from a3s_actors.memory.operations import ChangeSetResult, Create, MemoryChangeSet
+from a3s_actors.memory.reads import MemoryQuery
 from a3s_actors.memory.repository import MemoryRepository
 from a3s_actors.memory.timestamps import Timestamp, to_timestamp
 from a3s_actors.memory.values import AccessEvent, Labels, MemoryKind, MemoryNamespace, MemoryNodeDraft, MemoryStatus
@@ -146,6 +149,27 @@ class DurableMemorySession:
         )
         return await self._repository.apply(change_set)
 
+    async def holds(self, content: str) -> bool:
+        """Whether a candidate or an active memory says the same, white space and case aside. Pure.
+
+        Raises:
+            InvalidInput: the text is no Unicode text.
+            MemoryRepositoryError: the repository did not answer.
+
+        Cancellation: a checkpoint; nothing changes.
+        """
+        wanted = _plain(content)
+        if not has_alphanumeric(content):
+            await trio.lowlevel.checkpoint()
+            return False
+        question = MemoryQuery(
+            namespace=self.namespace,
+            text=content,
+            statuses=(MemoryStatus.CANDIDATE, MemoryStatus.ACTIVE),
+            limit=limits.MAX_QUERY_LIMIT,
+        )
+        return any(_plain(hit.node.content) == wanted for hit in await self._repository.query(question))
+
     async def activate_candidate(self, activation: DurableMemoryActivation) -> ChangeSetResult:
         """Carry out a host's decision that one exact revision of a candidate may serve.
 
@@ -203,3 +227,7 @@ class DurableMemorySession:
         return DurableMemoryTurn(
             self._repository, self.namespace, self.policy, session_id=session_id, run_id=run_id, now=now
         )
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()).casefold()

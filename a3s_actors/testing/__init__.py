@@ -4,6 +4,7 @@
 - `session_stores`: the same for every `SessionStore` of an agent.
 - `stateful`: a seeded driver that compares a repository with the reference state machine, step by step.
 - `cancellation`: cancels a coroutine at every moment it can be cancelled.
+- `scripted_model`: a model client that answers from a script.
 - `building`: short ways to evidence, drafts and change sets for tests.
 """
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from a3s_actors.testing.conformance import RepositoryCheck as RepositoryCheck
     from a3s_actors.testing.conformance import RepositoryFactory as RepositoryFactory
     from a3s_actors.testing.conformance import run_conformance as run_conformance
+    from a3s_actors.testing.scripted_model import ScriptedModelClient as ScriptedModelClient
+    from a3s_actors.testing.scripted_model import proposals_reply as proposals_reply
+    from a3s_actors.testing.scripted_model import tool_call as tool_call
     from a3s_actors.testing.session_stores import SESSION_STORE_CHECKS as SESSION_STORE_CHECKS
     from a3s_actors.testing.session_stores import SessionStoreCheck as SessionStoreCheck
     from a3s_actors.testing.session_stores import SessionStoreCheckResult as SessionStoreCheckResult
@@ -37,6 +41,7 @@ _HOMES = {
         "SESSION_STORE_CHECKS SessionStoreCheck SessionStoreCheckResult SessionStoreFactory"
         " run_session_store_conformance"
     ),
+    "scripted_model": "ScriptedModelClient proposals_reply tool_call",
     "stateful": "run_model",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
