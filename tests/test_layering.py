@@ -29,7 +29,28 @@ ALLOWED: dict[str, set[str]] = {
     "testing": set(LAYERS) - {"cli", "testing"},
     "cli": set(LAYERS) - {"cli", "testing"},
 }
-OPTIONAL = {"typer", "rich", "markdown_it", "sentence_transformers", "torch", "openai", "pytest", "hypothesis", "click"}
+OPTIONAL = {
+    *("typer", "rich", "markdown_it", "click"),
+    *("sentence_transformers", "torch", "openai", "httpx", "httpcore", "h11"),
+    *("pytest", "hypothesis"),
+}
+# The one optional technology that a backend's folder is there for.
+TECHNOLOGY = {"openai_http": {"httpx"}}
+# A model client keeps to the agent's protocol, and to its errors, and knows nothing else of it.
+_STORE = {f"a3s_actors.agent.{name}" for name in ("store", "snapshot", "errors", "runs", "model")}
+PROTOCOLS: dict[str, set[str]] = {
+    "openai_http": {"a3s_actors.agent.model", "a3s_actors.agent.errors"},
+    "file_sessions": _STORE,
+    "sqlite_sessions": _STORE,
+    "in_memory_sessions": _STORE,
+}
+# The journal keeps its state in memory and answers reads as the in-memory backend does; the session stores share
+# their checks, and the way to a checked SQLite file.
+SHARED: dict[str, set[str]] = {
+    "journal": {"in_memory"},
+    "file_sessions": {"in_memory_sessions"},
+    "sqlite_sessions": {"sqlite", "in_memory_sessions"},
+}
 # What must not be loaded before it is used.
 HEAVY = {"numpy", "usearch", "sentence_transformers", "torch"}
 
@@ -76,12 +97,12 @@ def test_a_module_of_the_engine_imports_only_what_stands_below_it(path: Path) ->
 def test_a_backend_uses_the_engine_below_recall_and_no_other_technology(path: Path) -> None:
     own = path.relative_to(BACKENDS).parts[0]
     names = imports(path)
-    layers = {name.split(".")[1] for name in names if name.startswith("a3s_actors.")}
+    protocol = {name for name in names if name.rpartition(".")[0] in PROTOCOLS.get(own, ())}
+    layers = {name.split(".")[1] for name in names - protocol if name.startswith("a3s_actors.")}
     assert layers <= {"actor", "memory", "vector", "embedding"}
     others = {name.split(".")[1] for name in names if name.startswith("a3s_backends.")} - {own}
-    # The journal keeps its state in memory and answers reads as the in-memory backend does.
-    assert others <= ({"in_memory"} if own == "journal" else set())
-    assert not {name.split(".")[0] for name in names} & OPTIONAL
+    assert others <= SHARED.get(own, set())
+    assert {name.split(".")[0] for name in names} & OPTIONAL <= TECHNOLOGY.get(own, set())
 
 
 def module_name(path: Path) -> str:
@@ -171,6 +192,7 @@ def test_the_actor_library_needs_nothing_but_trio_attrs_and_structlog() -> None:
         ("a3s_actors.recall", {"apsw", "numpy", "usearch", "typer", "rich", "structlog"}),
         ("a3s_actors.testing", {"apsw", "numpy", "pytest", "hypothesis", "typer", "rich"}),
         ("a3s_backends.sqlite", {"numpy", "usearch", "typer", "rich"}),
+        ("a3s_backends.openai_http", {"httpx", "httpcore", "h11", "anyio", "certifi", "apsw", "numpy"}),
         ("a3s_actors.cli.app", {"numpy", "usearch", "rich", "apsw", "markdown_it"}),
     ],
 )

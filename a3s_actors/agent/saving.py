@@ -76,6 +76,7 @@ class SessionSaver:
             return
         async with self._lock:
             changes = self._changes
+            raced: SessionStoreConflict | None = None
             snapshot = await self._snapshot()
             try:
                 await self._store.save(snapshot)
@@ -84,8 +85,6 @@ class SessionSaver:
                 raise
             except SessionStoreConflict as conflict:
                 raced = conflict
-            else:
-                raced = None
             if raced is not None:
                 if not await self._was_ours(raced):
                     raise raced
