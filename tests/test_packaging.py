@@ -56,4 +56,5 @@ def test_the_wheel_carries_both_packages_their_types_docs_and_demo_data(tmp_path
     needed = [line for line in metadata.splitlines() if line.startswith("Requires-Dist: ")]
     # What only the command line needs comes with its extra, and what tests need does not come at all.
     assert all("extra == 'cli'" in line for line in needed if re.search(r"typer|rich|markdown", line))
-    assert not [line for line in needed if re.search(r"pytest|hypothesis|mypy|ruff|hatchling", line)]
+    assert all("extra == 'openai'" in line for line in needed if re.search(r"httpx|httpcore", line))
+    assert not [line for line in needed if re.search(r"trustme|pytest|hypothesis|mypy|ruff|hatchling", line)]
