@@ -96,7 +96,10 @@ DAMAGE = {
     "record that is a list": (sealed(b"[]"), "record type is unknown"),
     "space in the record": (resealed(b'"change",', b'"change", '), "canonical"),
     "escaped letter": (resealed(b"again", b"\\u0061gain"), "canonical"),
-    "repeated key": (resealed(b'"idempotencyKey":"k2"', b'"idempotencyKey":"k2","idempotencyKey":"k2"'), "InvalidInput"),
+    "repeated key": (
+        resealed(b'"idempotencyKey":"k2"', b'"idempotencyKey":"k2","idempotencyKey":"k2"'),
+        "InvalidInput",
+    ),
     "extra key": (resealed(b'"change",', b'"change","event":null,'), "canonical"),
     "offset time": (resealed(b"2026-01-02T03:04:05Z", b"2026-01-02T04:04:05+01:00"), "canonical"),
     "longer decimal": (resealed(b'"confidence":null', b'"confidence":0.50'), "canonical"),

@@ -48,16 +48,7 @@ class Storage:
         return self.opener(self.folder)
 
 
-CHECKS = [
-    pytest.param(
-        each,
-        id=each.name,
-        marks=[pytest.mark.xfail(strict=True, reason="SessionSnapshot does not read its own durableMemory")]
-        if each.name == "round_trip_memory_binding"
-        else [],
-    )
-    for each in SESSION_STORE_CHECKS
-]
+CHECKS = [pytest.param(each, id=each.name) for each in SESSION_STORE_CHECKS]
 
 
 @pytest.mark.parametrize("name", OPENERS)

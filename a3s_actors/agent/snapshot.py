@@ -64,7 +64,7 @@ class SessionSnapshot:
                 systemPrompt=self.system_prompt,
                 messages=[_write_message(each) for each in self.messages],
                 runs=[_write_run(each) for each in self.runs],
-                durableMemory=None if binding is None else msgspec.Raw(binding.to_json().encode()),
+                durableMemory=msgspec.Raw(b"null" if binding is None else binding.to_json().encode()),
                 createdAt=_write_time(self.created_at),
                 savedAt=_write_time(self.saved_at),
             )
@@ -87,7 +87,7 @@ class SessionSnapshot:
                 raise SessionStoreCorrupt(session_id, f"its schema is not {SESSION_SCHEMA}")
             if stored.sessionId != session_id:
                 raise SessionStoreCorrupt(session_id, "it holds another session")
-            raw = stored.durableMemory
+            binding = bytes(stored.durableMemory)
             return cls(
                 session_id=session_id,
                 generation=stored.generation,
@@ -97,9 +97,7 @@ class SessionSnapshot:
                 system_prompt=stored.systemPrompt,
                 messages=tuple([_read_message(each) for each in stored.messages]),
                 runs=tuple([_read_run(each) for each in stored.runs]),
-                durable_memory=None
-                if raw is None or bytes(raw) == b"null"
-                else DurableMemoryBindingV1.from_json(bytes(raw)),
+                durable_memory=None if binding == b"null" else DurableMemoryBindingV1.from_json(binding),
                 created_at=_read_time(stored.createdAt),
                 saved_at=_read_time(stored.savedAt),
             )
@@ -162,7 +160,7 @@ class _Snapshot(msgspec.Struct, forbid_unknown_fields=True):
     systemPrompt: str | None  # noqa: N815
     messages: list[_Message]
     runs: list[_Run]
-    durableMemory: msgspec.Raw | None  # noqa: N815
+    durableMemory: msgspec.Raw  # noqa: N815 - null too; msgspec takes no union of Raw and None
     createdAt: str | None  # noqa: N815
     savedAt: str | None  # noqa: N815
 
