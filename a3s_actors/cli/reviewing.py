@@ -9,9 +9,11 @@ import shlex
 import subprocess
 import sys
 import tempfile
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
+import trio
 import typer
 
 from a3s_actors.cli.app import command
@@ -31,7 +33,10 @@ from a3s_actors.recall import DurableMemoryActivation
 if TYPE_CHECKING:
     from a3s_actors.memory.repository import MemoryRepository
 
-__all__ = ["near_duplicates"]
+__all__ = ["Ask", "EndOfInput", "Review", "near_duplicates"]
+
+Ask: TypeAlias = Callable[[str], Awaitable[str]]
+"""Asks a person with a prompt and returns the answer, stripped. Raises EndOfInput."""
 
 _NEAR = 0.5
 _SHOWN = 3
@@ -49,41 +54,59 @@ async def near_duplicates(
     return tuple(hit for hit in hits if hit.node.id != head.id and hit.score >= _NEAR)[:_SHOWN]
 
 
-class _EndOfInput(Exception):
+class EndOfInput(Exception):
     """The person has gone, or said so."""
 
 
-def _ask(prompt: str) -> str:
+async def _ask(prompt: str) -> str:
     # Blocks the event loop, on purpose: nothing else runs in it while a person thinks, no lock or transaction is held,
     # and an interrupt reaches the prompt itself.
+    await trio.lowlevel.checkpoint()
     try:
-        return input(prompt).strip()
+        return input(prompt).strip()  # noqa: ASYNC250
     except EOFError:
-        raise _EndOfInput from None
+        raise EndOfInput from None
 
 
-def _edited(text: str) -> str:
+async def _edited(text: str, ask: Ask) -> str:
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not editor or not sys.stdin.isatty():
-        return _ask("new text: ")
+        return await ask("new text: ")
+    return await trio.to_thread.run_sync(_in_editor, shlex.split(editor), text)
+
+
+def _in_editor(editor: list[str], text: str) -> str:
     descriptor, name = tempfile.mkstemp(suffix=".txt")
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
             stream.write(text)
-        subprocess.run([*shlex.split(editor), name], check=False)  # noqa: S603 - the person's own editor
+        subprocess.run([*editor, name], check=False)  # noqa: S603 - the person's own editor
         return Path(name).read_text(encoding="utf-8").strip()
     finally:
         Path(name).unlink(missing_ok=True)
 
 
-class _Review:
-    def __init__(self, where: Where, repository: MemoryRepository) -> None:
+class Review:
+    """Decisions about memories, one by one; each is stored at once.
+
+    Args:
+        where: the file and namespace.
+        repository: the open file.
+        ask: asks the person who decides.
+
+    Attributes:
+        counts: how many decisions of each kind there were.
+    """
+
+    def __init__(self, where: Where, repository: MemoryRepository, ask: Ask) -> None:
         self.repository = repository
+        self.ask = ask
         self.namespace = where.namespace
         self.reasons = ReasonStore(where.file)
         self.counts = {"activated": 0, "edited": 0, "tombstoned": 0, "skipped": 0}
 
     async def show(self, head: NodeHead, place: str) -> None:
+        """Print a candidate, and what is near it or against it."""
         say("")
         say(f"{place}  {brief_id(head.id)}  {head.kind.value}, revision {head.revision}", style="dim")
         say(safe(head.content), style="bold")
@@ -110,8 +133,9 @@ class _Review:
             self.reasons.forget(chosen.evidence)
             raise
 
-    async def activate(self, head: NodeHead) -> None:
-        chosen = self._decision(self._reason())
+    async def activate(self, head: NodeHead, because: str | None = None) -> None:
+        """Activate a candidate, with a reason; without one, the person is asked for it."""
+        chosen = self._decision(because or await self._reason())
         activation = DurableMemoryActivation(
             idempotency_key=chosen.key,
             node_id=head.id,
@@ -123,11 +147,12 @@ class _Review:
         self.counts["activated"] += 1
 
     async def edit(self, head: NodeHead) -> None:
-        text = _edited(head.content)
+        """Ask for a better text, and for the reason."""
+        text = await _edited(head.content, self.ask)
         if not text or text == head.content:
             say("unchanged", style="dim")
             return
-        chosen = self._decision(self._reason())
+        chosen = self._decision(await self._reason())
         revise = Revise(
             head.id,
             expected_revision=head.revision,
@@ -141,15 +166,15 @@ class _Review:
         await self._apply(change_set, chosen)
         self.counts["edited"] += 1
 
-    async def tombstone(self, head: NodeHead) -> None:
-        chosen = self._decision(self._reason())
+    async def tombstone(self, head: NodeHead, because: str | None = None) -> None:
+        """End a memory's service, with a reason; without one, the person is asked for it."""
+        chosen = self._decision(because or await self._reason())
         await self._apply(tombstone_steps(head, chosen).change_set(self.namespace, chosen), chosen)
         self.counts["tombstoned"] += 1
 
-    @staticmethod
-    def _reason() -> str:
+    async def _reason(self) -> str:
         while True:
-            reason = _ask("because: ")
+            reason = await self.ask("because: ")
             if reason:
                 return reason
             say("a decision needs a reason", style="yellow")
@@ -162,7 +187,7 @@ class _Review:
             if head is None or head.status is not MemoryStatus.CANDIDATE:
                 return  # somebody else decided
             await self.show(head, place)
-            answer = _ask("[a]ctivate  [e]dit  [t]ombstone  [s]kip  [q]uit: ").lower()
+            answer = await await self.ask("[a]ctivate  [e]dit  [t]ombstone  [s]kip  [q]uit: ").lower()
             actions = {"a": self.activate, "e": self.edit, "t": self.tombstone}
             try:
                 if answer[:1] in actions:
@@ -171,13 +196,39 @@ class _Review:
                     self.counts["skipped"] += 1
                     return
                 elif answer[:1] == "q":
-                    raise _EndOfInput
+                    raise EndOfInput
                 else:
                     say("type a, e, t, s or q", style="yellow")
             except MemoryRepositoryError as error:
                 if error.family in {ErrorFamily.CORRUPT, ErrorFamily.CLOSED, ErrorFamily.UNAVAILABLE}:
                     raise
                 say(f"refused: {error}", style="red")
+
+    async def walk(self, request: ScanRequest, limit: int | None = None) -> None:
+        """Walk the candidates of a scan, and say at the end what was decided.
+
+        Args:
+            request: which candidates.
+            limit: stop after so many.
+
+        Raises:
+            MemoryRepositoryError: the file is damaged, closed or does not answer. A refused decision is told instead.
+
+        Cancellation: between two steps; what was decided is stored.
+        """
+        # The ids of imports are digests: walk in the order of arrival and, within a file, of its lines.
+        ordered = sorted([(_place(head), head.id) async for head in every(self.repository, request)])
+        found = [node_id for _, node_id in ordered]
+        chosen = found if limit is None else found[:limit]
+        try:
+            for number, node_id in enumerate(chosen, start=1):
+                await self.one(node_id, f"{number}/{len(chosen)}")
+        except EndOfInput:
+            say("")
+        if found:
+            say(", ".join(f"{count} {name}" for name, count in self.counts.items()))
+        else:
+            say("no candidates")
 
 
 def _place(head: NodeHead) -> tuple[int, list[tuple[int, str]]]:
@@ -204,17 +255,4 @@ async def review(
         labels=labels_of(label),
     )
     async with where.open() as repository:
-        walk = _Review(where, repository)
-        # The ids of imports are digests: walk in the order of arrival and, within a file, of its lines.
-        ordered = sorted([(_place(head), head.id) async for head in every(repository, request)])
-        found = [node_id for _, node_id in ordered]
-        chosen = found if limit is None else found[:limit]
-        try:
-            for number, node_id in enumerate(chosen, start=1):
-                await walk.one(node_id, f"{number}/{len(chosen)}")
-        except _EndOfInput:
-            say("")
-    if not found:
-        say("no candidates")
-        return
-    say(", ".join(f"{count} {name}" for name, count in walk.counts.items()))
+        await Review(where, repository, _ask).walk(request, limit)
