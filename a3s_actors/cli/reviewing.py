@@ -187,7 +187,7 @@ class Review:
             if head is None or head.status is not MemoryStatus.CANDIDATE:
                 return  # somebody else decided
             await self.show(head, place)
-            answer = await await self.ask("[a]ctivate  [e]dit  [t]ombstone  [s]kip  [q]uit: ").lower()
+            answer = (await self.ask("[a]ctivate  [e]dit  [t]ombstone  [s]kip  [q]uit: ")).lower()
             actions = {"a": self.activate, "e": self.edit, "t": self.tombstone}
             try:
                 if answer[:1] in actions:
