@@ -9,9 +9,9 @@ from typing import Any
 import attrs
 from typer.testing import CliRunner
 
-from a3s_actors.cli import admin, app, changing, demo, files, reading, reviewing, upkeep
+from a3s_actors.cli import admin, app, changing, chat, demo, files, reading, reviewing, upkeep
 
-assert all((admin, changing, demo, files, reading, reviewing, upkeep))  # imported for the commands that they register
+assert all((admin, changing, chat, demo, files, reading, reviewing, upkeep))  # they register commands
 
 TENANT = ["--tenant", "acme", "--principal", "alice", "--scope", "project"]
 

@@ -2,7 +2,8 @@
 
 Modules: `app` (the commands' registry and global options), `running` (from a command to an exit code), `output`
 (tables and JSON), `values` (options to kernel values), `reasons` (the texts of `--because`), `sources` (files to
-memories), `export`, and the commands: `reading`, `changing`, `reviewing`, `files`, `admin`, `upkeep`, `demo`.
+memories), `export`, and the commands: `reading`, `changing`, `reviewing`, `files`, `admin`, `upkeep`, `demo`,
+`chat` (with `chat_input`, `chat_talk`, `chat_commands`, `chat_show`, `chat_script`).
 """
 
 from __future__ import annotations

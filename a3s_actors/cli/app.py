@@ -31,6 +31,7 @@ _app = typer.Typer(
 _ORDER: Final = [
     *("demo", "init", "import", "propose", "review"),
     *("activate", "corroborate", "revise", "supersede", "conflict", "relate", "unrelate", "tombstone"),
+    "chat",
     *("recall", "query", "list", "show", "history", "audit", "use"),
     *("stats", "namespaces", "verify", "doctor", "snapshot", "backup", "restore", "export", "apply"),
     *("purge", "roll-up"),
@@ -124,7 +125,7 @@ def run() -> None:
         # JSON is UTF-8 whatever the locale says, and a strange path must not end in a traceback.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-    from a3s_actors.cli import admin, changing, demo, files, reading, reviewing, upkeep  # noqa: F401 - they register commands
+    from a3s_actors.cli import admin, changing, chat, demo, files, reading, reviewing, upkeep  # noqa: F401 - they register commands
 
     _app.registered_commands.sort(key=lambda each: _ORDER.index(each.name or ""))
     try:

@@ -46,7 +46,7 @@ _STYLES = {
 }
 # Controls except tab and newline, and the characters that reorder text on the screen.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-_TEXT_ID = re.compile("[0-9a-f]{64}")
+_DIGEST_ID = re.compile("((?:a3s-code-candidate-)?[0-9a-f]{12})[0-9a-f]{52}")
 _WIDTH_WITHOUT_TERMINAL = 120
 
 
@@ -67,7 +67,8 @@ def one_line(text: str) -> str:
 
 def brief_id(node_id: str) -> str:
     """Return an id for tables: ids that are digests by their first twelve digits, others whole."""
-    return node_id[:12] if _TEXT_ID.fullmatch(node_id) else safe(node_id)
+    digest = _DIGEST_ID.fullmatch(node_id)
+    return digest[1] if digest else safe(node_id)
 
 
 def when(moment: Timestamp) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 import attrs
 import trio
 
+from a3s_actors.agent.errors import AgentError
 from a3s_actors.cli.output import json_text, safe
 from a3s_actors.memory.errors import ErrorFamily, MemoryRepositoryError
 from a3s_actors.memory.values import MemoryNamespace
@@ -104,8 +105,9 @@ def exit_code(error: BaseException) -> int:
 
 def error_json(error: BaseException) -> str:
     """Return an error as one JSON object: its kind under "error", and its fields in camelCase."""
-    fields = error.fields() if isinstance(error, MemoryRepositoryError) else {"message": str(error)}
-    kind = type(error).__name__ if isinstance(error, MemoryRepositoryError | BadInput | Refused) else "InternalError"
+    fields = error.fields() if isinstance(error, MemoryRepositoryError | AgentError) else {"message": str(error)}
+    known = isinstance(error, MemoryRepositoryError | AgentError | BadInput | Refused)
+    kind = type(error).__name__ if known else "InternalError"
     return json_text({"error": kind, **{_camel(name): value for name, value in fields.items()}})
 
 
@@ -151,7 +153,7 @@ def _exit_with(error: BaseException, *, json: bool) -> NoReturn:
     if isinstance(error, BrokenPipeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(141) from None
-    known = isinstance(error, MemoryRepositoryError | BadInput | Refused)
+    known = isinstance(error, MemoryRepositoryError | AgentError | BadInput | Refused)
     if os.environ.get("A3S_DEBUG"):
         traceback.print_exception(error)
     if isinstance(error, KeyboardInterrupt):
