@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from a3s_actors.cli.chat_script import chat_data, read_chat_script
 from a3s_actors.cli.demo_script import data_folder, read_script
+from a3s_actors.cli.demo_session import LEARNED
 from a3s_actors.cli.sources import read_source
 from a3s_actors.memory import MemoryKind
 from tests.command_line import Cli
@@ -56,6 +58,14 @@ def test_every_question_expects_what_is_active_and_excludes_what_is_not() -> Non
     assert sum(bool(re.search("[\u4e00-\u9fff]", step.question)) for step in SCRIPT.recall) >= 4
 
 
+def test_the_scripts_of_the_conversations_propose_what_the_demo_expects() -> None:
+    scripts = {path.name: read_chat_script(str(path)) for path in chat_data().iterdir()}
+    assert set(scripts) == {"example.json", "demo-learn.json", "demo-recall.json"}
+    (learning,) = scripts["demo-learn.json"].turns
+    assert not isinstance(learning, str)
+    assert [each["content"] for each in learning.propose] == [LEARNED]
+
+
 @pytest.mark.slow
 def test_the_demo_runs_from_import_to_the_last_page(tmp_path: Path) -> None:
     cli = Cli(tmp_path)
@@ -64,6 +74,10 @@ def test_the_demo_runs_from_import_to_the_last_page(tmp_path: Path) -> None:
     assert answer.code == 0, answer.err
     assert "none is missing" in answer.out
     assert "nothing damaged" in answer.out
+    # What one process learned is in front of another one's model, and in the audit.
+    assert "1 candidate proposed" in answer.out
+    assert f"I was shown: {LEARNED}" in answer.out
+    assert "was admitted once" in answer.out
     assert str(folder / "memory.db") in answer.out.replace("│", "")
     where = ["--db", str(folder / "memory.db"), "--tenant", "demo", "--principal", "team", "--scope", "working-log"]
     assert cli.raw(*where, "verify", "--json").json["ok"] is True

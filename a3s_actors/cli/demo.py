@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json as json_module
 import secrets
 import shlex
-import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-import trio
 import typer
 
 from a3s_actors.cli.app import command
 from a3s_actors.cli.changing import Steps, conflict_steps, supersession, tombstone_steps
+from a3s_actors.cli.demo_processes import in_new_process, kill_a_writer
 from a3s_actors.cli.demo_script import Script, data_folder, read_script
+from a3s_actors.cli.demo_session import sessions
 from a3s_actors.cli.files import import_source
 from a3s_actors.cli.output import brief_id, console, one_line, say
 from a3s_actors.cli.reading import print_hits
@@ -42,8 +39,6 @@ from a3s_actors.recall import DurableMemoryActivation, DurableMemoryRecallPolicy
 if TYPE_CHECKING:
     from a3s_actors.memory.repository import MemoryRepository
 
-_ACKNOWLEDGED = 25
-_CHILD_SECONDS = 60
 _NAMESPACE = MemoryNamespace("demo", "team", "working-log")
 _WRITER = MemoryNamespace("demo", "team", "killed-writer")
 
@@ -210,41 +205,6 @@ def _title(text: str) -> None:
     say(text, style="bold cyan")
 
 
-def _arguments(file: Path, namespace: MemoryNamespace) -> list[str]:
-    where = ["--tenant", namespace.tenant_id, "--principal", namespace.principal_id, "--scope", namespace.scope_id]
-    return [sys.executable, "-m", "a3s_actors", "--db", str(file), *where]
-
-
-async def _in_new_process(file: Path, namespace: MemoryNamespace, *words: str) -> Any:
-    """Run a reading command in a process of its own and return what it printed as JSON."""
-    with trio.fail_after(_CHILD_SECONDS):
-        done = await trio.run_process([*_arguments(file, namespace), *words, "--json"], capture_stdout=True)
-    return json_module.loads(done.stdout)
-
-
-async def _kill_a_writer(file: Path) -> list[str]:
-    """Start a process that writes, kill it in the middle, and return the ids that it saw acknowledged."""
-    parts = [_WRITER.tenant_id, _WRITER.principal_id, _WRITER.scope_id]
-    process = await trio.lowlevel.open_process(
-        [sys.executable, "-m", "a3s_actors.cli.demo_writer", str(file), *parts], stdout=subprocess.PIPE
-    )
-    assert process.stdout is not None
-    told = b""
-    try:
-        with trio.fail_after(_CHILD_SECONDS):
-            async for chunk in process.stdout:
-                told += chunk
-                if told.count(b"\n") >= _ACKNOWLEDGED:
-                    process.send_signal(signal.SIGKILL)
-    finally:
-        process.kill()
-        with trio.CancelScope(shield=True):  # a killed process ends at once; it must not be left unreaped
-            await process.wait()
-            await process.stdout.aclose()
-    # The last line may have been cut off in the middle: then its acknowledgement was not heard.
-    return told.decode().split("\n")[:-1]
-
-
 @command("demo")
 async def demo(
     where: Where,
@@ -276,12 +236,14 @@ async def demo(
         await demo_run.tombstone()
         _title("8. Recall, with provenance; each answer is checked and its admission recorded")
         await demo_run.recall()
-    _title("9. Kill a writer in the middle of its work, and look from a new process")
-    before = await _in_new_process(file, _NAMESPACE, "snapshot")
-    acknowledged = await _kill_a_writer(file)
-    verified = await _in_new_process(file, _NAMESPACE, "verify")
-    listed = await _in_new_process(file, _WRITER, "list", "--limit", "1000000")
-    after = await _in_new_process(file, _NAMESPACE, "snapshot")
+    _title("9. Agent sessions: one process learns, somebody decides, another process recalls")
+    demo_run.counts["admissions"] += await sessions(file, _NAMESPACE)
+    _title("10. Kill a writer in the middle of its work, and look from a new process")
+    before = await in_new_process(file, _NAMESPACE, "snapshot")
+    acknowledged = await kill_a_writer(file, _WRITER)
+    verified = await in_new_process(file, _NAMESPACE, "verify")
+    listed = await in_new_process(file, _WRITER, "list", "--limit", "1000000")
+    after = await in_new_process(file, _NAMESPACE, "snapshot")
     stored = {node["id"] for node in listed["nodes"]}
     missing = [node_id for node_id in acknowledged if node_id not in stored]
     if missing or after != before:
@@ -311,7 +273,8 @@ def _last_page(file: Path, script: Script, counts: dict[str, int]) -> None:
         f"{len(script.corroborate)} corroborated, {len(script.revise)} revised,",
         f"{len(script.supersede)} superseded, {len(script.conflict)} in conflict, {len(script.relate)} related, "
         f"{len(script.tombstone)} tombstoned;",
-        f"{counts['questions']} questions answered, {counts['admissions']} admissions recorded, one writer killed.",
+        f"{counts['questions']} questions answered, {counts['admissions']} admissions recorded, "
+        "two conversations, one writer killed.",
         "",
         f"The file:   {file}",
         "Look at it:",
@@ -322,6 +285,7 @@ def _last_page(file: Path, script: Script, counts: dict[str, int]) -> None:
         f"  a3s-actors history {text_id(script.revise[0].memory)[:12]}",
         f"  a3s-actors audit {text_id(script.recall[0].expect_first)[:12]}",
         "  a3s-actors review",
+        "  a3s-actors chat --script example",
     ]
     say("")
     console().print(Panel(Text("\n".join(lines)), title="What happened", expand=False), soft_wrap=True)
