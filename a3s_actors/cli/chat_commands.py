@@ -189,7 +189,7 @@ class Commands:
         parts["scope"] = space.scope_id
         options = " ".join(f"--{option} {shlex.quote(value)}" for option, value in parts.items())
         note("its text and history stay in the file; erasing them is another command:")
-        say(f"    a3s-actors {options} purge {shlex.quote(head.id)}", style="dim")
+        say(f"    a3s-actors {options} purge {shlex.quote(head.id)} --because WHY", style="dim")
 
     async def _why(self) -> None:
         await trio.lowlevel.checkpoint()

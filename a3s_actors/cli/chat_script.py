@@ -75,8 +75,8 @@ def read_chat_script(name: str) -> ChatScript:
         script = msgspec.json.decode(data, type=ChatScript)
     except msgspec.ValidationError as error:
         # Its text names types and places; only an unknown field is quoted, and that is somebody's text.
-        _, _, place = str(error).rpartition(" - at ")
-        where = f" at {place}" if place and len(place) < 100 else ""
+        _, marked, place = str(error).rpartition(" - at ")
+        where = f" at {place}" if marked and len(place) < 100 else ""
         raise BadInput(f"--script {name}: is no script of {SCHEMA}: a wrong type, or a field too many{where}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise BadInput(f"--script {name}: is no JSON") from None
