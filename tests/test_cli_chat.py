@@ -8,11 +8,13 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from a3s_actors.agent import ContextReport, ProviderOutcome, ProviderReport
 from a3s_actors.cli.chat_input import Lines
@@ -85,9 +87,8 @@ def test_a_turn_shows_what_was_admitted_and_why(cli: Cli) -> None:
 
 
 def test_a_turn_says_what_did_not_fit(cli: Cli) -> None:
-    for number in range(22):
-        remember(cli, f"n{number}", f"deploy note {number}")
-    answer = talk(cli, "deploy", words=("--max-results", "30"))
+    said = [line for number in range(22) for line in (f"/remember deploy note {number}", "y")]
+    answer = talk(cli, *said, "deploy", words=("--max-results", "30"))
     assert answer.out.count("· admitted") == 20
     assert "· reduced   2 recalled but left out" in answer.out
 
@@ -487,23 +488,35 @@ def test_a_script_that_has_run_out_fails_the_turn(cli: Cli) -> None:
 # -- the input ---------------------------------------------------------------------------------------------------------
 
 
-async def test_waiting_for_a_line_can_be_given_up_and_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def sender(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """What is written here is standard input."""
     receiver, sender = os.pipe()
     with os.fdopen(receiver) as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
-        lines = Lines()
-        os.write(sender, b"fir")
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(lines.next)
-            await trio.testing.wait_all_tasks_blocked(0.01)
-            nursery.cancel_scope.cancel()
-        os.write(sender, b"st\nsecond")
-        with trio.fail_after(5):
-            assert await lines.next() == "first"
-            os.close(sender)
-            assert await lines.next() == "second"
-            assert await lines.next() is None
-            assert await lines.next() is None
+        yield sender
+
+
+async def test_waiting_for_a_line_can_be_given_up_and_loses_nothing(sender: int) -> None:
+    lines = Lines()
+    os.write(sender, b"fir")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(lines.next)
+        await wait_all_tasks_blocked(0.01)
+        nursery.cancel_scope.cancel()
+    os.write(sender, b"st\nsecond")
+    with trio.fail_after(5):
+        assert await lines.next() == "first"
+        os.close(sender)
+        assert await lines.next() == "second"
+        assert await lines.next() is None
+        assert await lines.next() is None
+
+
+def test_a_line_without_an_end_is_not_read_for_ever(cli: Cli) -> None:
+    answer = cli.run("chat", "--script", "example", stdin="x" * (3 << 20))
+    assert answer.code == 2
+    assert "longer than" in answer.err
 
 
 @pytest.mark.slow
@@ -519,3 +532,38 @@ def test_a_file_and_nothing_at_all_are_inputs_too(cli: Cli) -> None:
         capture_output=True, text=True, check=True, timeout=20,
     )  # fmt: skip
     assert "session session-" in closed.stdout
+
+
+@pytest.mark.slow
+def test_a_session_that_somebody_else_has_resumed_cannot_go_on(cli: Cli) -> None:
+    command = arguments(cli, "monday", "--script", script(cli.db.parent, "first", "second"))
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"one\n")
+        process.stdin.flush()
+        while b"< first" not in process.stdout.readline():
+            pass
+        assert talk(cli, "mine now", words=("monday",)).code == 0
+        out, err = process.communicate(b"two\n", timeout=20)
+    assert process.returncode == 1
+    assert b"< second" not in out
+    assert err.splitlines()[-1].startswith(b"error: SessionStoreConflict: ")
+    assert "resumed: 4 messages" in talk(cli, words=("monday",)).out
+
+
+@pytest.mark.slow
+def test_an_interrupt_on_a_pipe_ends_the_process(cli: Cli) -> None:
+    endless = {"say": ["begun\n", *["."] * 2000], "pause": 0.01}
+    command = arguments(cli, "--script", script(cli.db.parent, endless))
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"one\ntwo\n")
+        process.stdin.flush()
+        while b"< begun" not in process.stdout.readline():
+            pass
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert err == b"interrupted\n"

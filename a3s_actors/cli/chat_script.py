@@ -31,7 +31,7 @@ class ScriptedTurn(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """One answer: its text, whole or in the pieces in which it is streamed, and what its extraction proposes.
 
     `{recalled}` in it stands for the memories that the model was shown. `pause` is how many seconds pass before each
-    piece. With `error`, a code, there is no answer but that failure after the pieces.
+    piece, and before the proposals. With `error`, a code, there is no answer but that failure after the pieces.
     """
 
     say: str | list[str] = ""
@@ -97,7 +97,7 @@ class ScriptClient:
 
     script: ChatScript = attrs.field(repr=False)
     _turns: deque[str | ScriptedTurn] = attrs.field(init=False, repr=False)
-    _proposals: deque[list[dict[str, Any]]] = attrs.field(factory=deque, init=False, repr=False)
+    _answered: deque[ScriptedTurn] = attrs.field(factory=deque, init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         self._turns = deque(self.script.turns)
@@ -106,8 +106,9 @@ class ScriptClient:
         """See `ModelClient.generate`."""
         await trio.lowlevel.checkpoint()
         if request.purpose is RequestPurpose.EXTRACTION:
-            proposals = self._proposals.popleft() if self._proposals else []
-            return ModelReply(content=msgspec.json.encode({"proposals": proposals}).decode())
+            turn = self._answered.popleft() if self._answered else ScriptedTurn()
+            await trio.sleep(turn.pause)
+            return ModelReply(content=msgspec.json.encode({"proposals": turn.propose}).decode())
         reply: ModelReply | None = None
         async with self.stream(request) as pieces:
             async for piece in pieces:
@@ -139,7 +140,7 @@ class ScriptClient:
             raise ModelUnavailable(turn.error)
         content = "".join(pieces)
         asked = sum(len(each.content) for each in request.messages)
-        self._proposals.append(turn.propose)
+        self._answered.append(turn)
         yield ModelReply(content=content, usage=ModelUsage(input_tokens=asked // 4, output_tokens=len(content) // 4))
 
 
