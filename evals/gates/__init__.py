@@ -12,7 +12,10 @@ from evals.gates.gate import Gate, named
 
 __all__ = ["gates"]
 
-_MODULES: tuple[str, ...] = ()
+_MODULES: tuple[str, ...] = (
+    "multi_agent",
+    "restart_endurance",
+)
 
 
 def gates() -> dict[str, Gate]:

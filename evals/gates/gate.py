@@ -17,6 +17,18 @@ _SIGNS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 }
 
 
+def _to_checks(value: Iterable[Check]) -> tuple[Check, ...]:
+    return tuple(value)
+
+
+def _to_series(value: Iterable[Series]) -> tuple[Series, ...]:
+    return tuple(value)
+
+
+def _to_rules(value: Iterable[Broken]) -> tuple[Broken, ...]:
+    return tuple(value)
+
+
 @attrs.frozen
 class Check:
     """One thing that must hold.
@@ -80,9 +92,9 @@ class GateReport:
 
     gate: str
     fixture: str = ""
-    checks: tuple[Check, ...] = attrs.field(converter=tuple)
+    checks: tuple[Check, ...] = attrs.field(converter=_to_checks)
     figures: dict[str, float] = attrs.field(factory=dict)
-    series: tuple[Series, ...] = attrs.field(default=(), converter=tuple)
+    series: tuple[Series, ...] = attrs.field(default=(), converter=_to_series)
     seconds: float = 0.0
 
     @property
@@ -130,7 +142,7 @@ class Gate:
     name: str
     description: str
     run: Callable[[Progress, str | None], Awaitable[GateReport]]
-    rules: tuple[Broken, ...] = attrs.field(default=(), converter=tuple)
+    rules: tuple[Broken, ...] = attrs.field(default=(), converter=_to_rules)
 
 
 def named(gates: Iterable[Gate]) -> dict[str, Gate]:

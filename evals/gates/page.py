@@ -86,6 +86,8 @@ def plot(title: str, group: Sequence[Series]) -> str:
         axes.grid(axis="y", alpha=0.3)
         if len(group) > 1:
             axes.legend(fontsize=8)
+        else:
+            axes.set_ylabel(group[0].name)
         drawn = io.StringIO()
         figure.savefig(drawn, format="svg", metadata={"Date": None})
     return re.sub(r"^.*?(?=<svg)", "", drawn.getvalue(), flags=re.DOTALL)

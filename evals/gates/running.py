@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
+import traceback
 from collections.abc import Sequence
 
 import attrs
 import trio
 
-from evals.gates.gate import Gate, GateReport, Progress
+from evals.gates.gate import Gate, GateReport, Progress, check
 
 __all__ = ["run_gates"]
 
@@ -51,6 +52,9 @@ def _run(gate: Gate, broken: str | None) -> GateReport:
     start = time.perf_counter()
     try:
         report = trio.run(gate.run, bar, broken)
+    except Exception as error:  # noqa: BLE001 - a gate that breaks off has failed, and the others still run
+        traceback.print_exc()
+        report = GateReport(gate=gate.name, checks=[check("how it ended", type(error).__name__, "=", "by itself")])
     finally:
         bar.end()
     report = attrs.evolve(report, seconds=time.perf_counter() - start)
