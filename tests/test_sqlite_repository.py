@@ -562,3 +562,25 @@ async def test_a_path_that_no_file_can_have_is_refused(name: str) -> None:
     with pytest.raises(InvalidInput, match="path"):
         async with open_sqlite_repository(name):
             pass
+
+
+@pytest.mark.slow
+def test_the_first_openings_of_a_process_may_be_many_at_once(tmp_path: Path) -> None:
+    program = """
+import sys, trio
+from a3s_backends.sqlite import open_sqlite_repository
+
+async def one(path):
+    async with open_sqlite_repository(path):
+        pass
+
+async def main():
+    async with trio.open_nursery() as nursery:
+        for number in range(16):
+            nursery.start_soon(one, f"{sys.argv[1]}/{number}.db")
+
+trio.run(main)
+"""
+    for number in range(3):
+        (folder := tmp_path / str(number)).mkdir()
+        subprocess.run([sys.executable, "-c", program, str(folder)], check=True)

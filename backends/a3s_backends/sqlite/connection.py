@@ -6,6 +6,7 @@ Each small function sets one thing and says why.
 from __future__ import annotations
 
 import functools
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -57,8 +58,13 @@ def _install_vfs() -> _WholeReads:
     return _WholeReads(VFS_NAME, base="cksmvfs")
 
 
+_installing: Final = threading.Lock()
+
+
 def _vfs() -> str:
-    _install_vfs()
+    # Two first openings, each in its thread, would register it twice, and one of them would use freed memory.
+    with _installing:
+        _install_vfs()
     return VFS_NAME
 
 
