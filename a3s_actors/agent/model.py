@@ -74,8 +74,9 @@ class ToolCall:
         arguments: its arguments as the model wrote them: JSON text, unchecked.
     """
 
-    id: str
-    name: str
+    # A model may write anything into each of them.
+    id: str = attrs.field(repr=False)
+    name: str = attrs.field(repr=False)
     arguments: str = attrs.field(repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -108,7 +109,7 @@ class ModelMessage:
     role: Role
     content: str = attrs.field(default="", repr=False)
     tool_calls: tuple[ToolCall, ...] = attrs.field(default=(), converter=_to_calls)
-    tool_call_id: str | None = None
+    tool_call_id: str | None = attrs.field(default=None, repr=False)
 
     def __attrs_post_init__(self) -> None:
         if not isinstance(self.role, Role):

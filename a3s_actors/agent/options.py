@@ -44,7 +44,8 @@ class SessionOptions:
         tools: what the model may call.
         extraction: whether and how turns are extracted; None: not at all.
         store: where the session is kept; None: nowhere.
-        redact_transcript: whether the stored transcript is redacted, too (with the extraction's redactor).
+        redact_transcript: whether the stored transcript and instructions are redacted, too (with the extraction's
+            redactor). Instructions that hold a secret have to be given again on resume.
         max_tool_rounds: how often a turn may go back to the model with tools' results, 0 to 100.
         max_retained_runs: how many run records are kept, first in, first out; 1 to 10,000.
         max_history_messages: how many messages of earlier turns are kept and sent; whole turns go, the oldest first.

@@ -43,6 +43,7 @@ class SessionSaver:
         if session.options.redact_transcript:
             policy = session.options.extraction
             self._redactor = Redactor() if policy is None else policy.redactor
+        self._prompt: str | None = None  # the redacted instructions, once made
         self._redacted: dict[int, tuple[ModelMessage, ModelMessage]] = {}
 
     @property
@@ -136,13 +137,21 @@ class SessionSaver:
             workspace=session.workspace,
             tenant_id=session.tenant_id,
             principal_id=session.principal_id,
-            system_prompt=session.system_prompt,
+            system_prompt=await self._instructions(),
             messages=await self._transcript(),
             runs=session.runs(),
             durable_memory=None if durable is None else durable.binding(),
             created_at=self._created_at,
             saved_at=session._host.now(),
         )
+
+    async def _instructions(self) -> str | None:
+        redactor, text = self._redactor, self._session.system_prompt
+        if redactor is None or text is None:
+            return text
+        if self._prompt is None:
+            self._prompt = (await trio.to_thread.run_sync(redactor.redact, text)).text
+        return self._prompt
 
     async def _transcript(self) -> tuple[ModelMessage, ...]:
         messages = self._session.messages
@@ -159,5 +168,11 @@ class SessionSaver:
 
 
 def _without_secrets(redactor: Redactor, message: ModelMessage) -> ModelMessage:
-    calls = tuple(attrs.evolve(call, arguments=redactor.redact(call.arguments).text) for call in message.tool_calls)
-    return attrs.evolve(message, content=redactor.redact(message.content).text, tool_calls=calls)
+    def redact(text: str) -> str:
+        return redactor.redact(text).text
+
+    # A call's id stays: a result names it.
+    calls = tuple(
+        attrs.evolve(call, name=redact(call.name), arguments=redact(call.arguments)) for call in message.tool_calls
+    )
+    return attrs.evolve(message, content=redact(message.content), tool_calls=calls)
