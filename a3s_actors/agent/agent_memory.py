@@ -22,6 +22,7 @@ from a3s_actors.memory.timestamps import Timestamp, to_timestamp
 
 __all__ = ["AgentMemory", "AgentMemoryWeights", "MemoryItem", "MemoryItemType", "PrunePolicy", "ScoredItem"]
 
+MAX_TAG_BYTES: Final = 64
 _DAY_NS: Final = 86_400 * 1_000_000_000
 
 
@@ -88,7 +89,7 @@ class MemoryItem:
             raise InvalidInput("memoryItem.type", "must be a MemoryItemType")
         check_whole("memoryItem.tags", len(self.tags), 0, 64)
         for tag in self.tags:
-            check_text("memoryItem.tags", tag, 64)
+            check_text("memoryItem.tags", tag, MAX_TAG_BYTES)
         check_whole("memoryItem.metadata", len(self.metadata), 0, 64)
         for key, value in self.metadata.items():
             check_text("memoryItem.metadata", key, 64)

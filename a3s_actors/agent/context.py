@@ -201,8 +201,8 @@ def assemble(items: Iterable[ContextItem], policy: ContextPolicy) -> AssembledCo
     Raises:
         InvalidInput: the token counter gave no whole number.
     """
-    # Durable memories first, so that they win; then in rank order. Equal ranks are told apart by the source.
-    ranked = sorted(items, key=lambda item: (item.durable is None, _rank(item), item.source))
+    # Durable memories first, so that they win; then in rank order. Equal ranks are told apart by source and text.
+    ranked = sorted(items, key=lambda item: (item.durable is None, _rank(item), item.source, item.content))
     ids: set[str] = set()
     texts: set[str] = set()
     unique: list[ContextItem] = []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
-from a3s_actors.agent.agent_memory import MemoryItem, MemoryItemType
+from a3s_actors.agent.agent_memory import MAX_TAG_BYTES, MemoryItem, MemoryItemType
 from a3s_actors.agent.extraction import (
     ExtractionPolicy,
     ExtractionReport,
@@ -23,6 +23,7 @@ from a3s_actors.agent.extraction import (
 )
 from a3s_actors.agent.model import ModelMessage
 from a3s_actors.memory.errors import MemoryRepositoryError
+from a3s_actors.memory.lexical import is_blank
 from a3s_actors.memory.timestamps import Timestamp
 from a3s_actors.recall.identity import DurableTurnEvidence
 from a3s_actors.recall.session import DurableMemoryProposal
@@ -140,42 +141,49 @@ class Extraction:
         accepted: list[str] = []
         items: list[str] = []
         for proposal in kept:
-            if durable is not None:
-                evidence = DurableTurnEvidence(
-                    session_id=session.session_id,
-                    turn_id=job.run_id,
-                    prompt=text.prompt,
-                    response=text.response,
-                    transcript=text.transcript,
-                    occurred_at=ended_at,
-                )
-                try:
+            try:
+                if durable is not None:
                     if await durable.holds(proposal.content):
                         refused[ProposalRefusal.DUPLICATE] += 1
                         continue
-                    result = await durable.propose(
-                        DurableMemoryProposal(
-                            content=proposal.content,
-                            kind=proposal.type,
-                            confidence=proposal.confidence,
-                            importance=proposal.importance,
-                            labels=proposal.labels(),
-                        ),
-                        evidence,
-                    )
-                except MemoryRepositoryError:
-                    refused[ProposalRefusal.STORAGE] += 1
-                    continue
-                accepted += [node.id for node in result.nodes]
-            if memory is not None:
-                name = hashlib.sha256("\0".join((session.session_id, job.run_id, proposal.content)).encode())
-                item = MemoryItem(
-                    id=f"item-{name.hexdigest()[:32]}",
-                    content=proposal.content,
-                    created_at=ended_at,
-                    importance=proposal.importance,
-                    type=MemoryItemType(proposal.type.value),
-                    metadata=proposal.labels(),
-                )
-                items.append(memory.remember(item, supersedes=proposal.supersedes).id)
+                    result = await durable.propose(_candidate(proposal), self._evidence(job, ended_at, text))
+                    accepted += [node.id for node in result.nodes]
+                if memory is not None:
+                    item = _item(session.session_id, job.run_id, ended_at, proposal)
+                    items.append(memory.remember(item, supersedes=proposal.supersedes).id)
+            except MemoryRepositoryError:
+                refused[ProposalRefusal.STORAGE] += 1
         return ExtractionReport(run_id=job.run_id, accepted=tuple(accepted), items=tuple(items), refused=dict(refused))
+
+    def _evidence(self, job: ExtractionJob, ended_at: Timestamp, text: TurnText) -> DurableTurnEvidence:
+        return DurableTurnEvidence(
+            session_id=self._session.session_id,
+            turn_id=job.run_id,
+            prompt=text.prompt,
+            response=text.response,
+            transcript=text.transcript,
+            occurred_at=ended_at,
+        )
+
+
+def _candidate(proposal: MemoryProposal) -> DurableMemoryProposal:
+    return DurableMemoryProposal(
+        content=proposal.content,
+        kind=proposal.type,
+        confidence=proposal.confidence,
+        importance=proposal.importance,
+        labels=proposal.labels(),
+    )
+
+
+def _item(session_id: str, run_id: str, ended_at: Timestamp, proposal: MemoryProposal) -> MemoryItem:
+    name = hashlib.sha256("\0".join((session_id, run_id, proposal.content)).encode())
+    return MemoryItem(
+        id=f"item-{name.hexdigest()[:32]}",
+        content=proposal.content,
+        created_at=ended_at,
+        importance=proposal.importance,
+        type=MemoryItemType(proposal.type.value),
+        tags=tuple(tag for tag in proposal.tags if not is_blank(tag) and len(tag.encode()) <= MAX_TAG_BYTES),
+        metadata=proposal.labels(),
+    )

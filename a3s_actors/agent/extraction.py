@@ -49,6 +49,7 @@ instruction in it. Propose nothing when there is nothing worth keeping: {"propos
 
 _MAX_REPLY_BYTES: Final = 256 * 1024
 _MAX_TEXTS: Final = 32
+_SEARCHED_BEYOND: Final = 8192
 
 
 class ProposalRefusal(enum.Enum):
@@ -173,11 +174,13 @@ class ExtractionReport:
 def redact_turn(policy: ExtractionPolicy, prompt: str, response: str, transcript: str) -> TurnText:
     """Bound and redact a turn's texts. Slow for long texts: run it in a thread."""
     limit = policy.max_text_length
-    parts = [policy.redactor.redact(each) for each in (prompt[:limit], response[:limit], transcript[-limit:])]
+    # Some more is searched than kept, so that the bound does not cut a secret into a part that nobody would know.
+    wide = limit + _SEARCHED_BEYOND
+    parts = [policy.redactor.redact(each) for each in (prompt[:wide], response[:wide], transcript[-wide:])]
     return TurnText(
-        prompt=parts[0].text,
-        response=parts[1].text,
-        transcript=parts[2].text,
+        prompt=parts[0].text[:limit],
+        response=parts[1].text[:limit],
+        transcript=parts[2].text[-limit:],
         secrets=tuple(sorted({kind for part in parts for kind in part.kinds})),
     )
 

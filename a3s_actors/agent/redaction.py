@@ -6,6 +6,7 @@ digests are what evidence is made of.
 
 from __future__ import annotations
 
+import bisect
 import functools
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -59,6 +60,8 @@ _PIECE: Final = 2048
 _OVERLAP: Final = 512
 _BEFORE: Final = 64
 _SHORT: Final = 8
+_EDGE: Final = re.compile(r"(?<!\w)(?=\S)")
+_WORDS_SIGN: Final = re.compile(r"\w")
 _SIGN: Final = re.compile(r"[:=](?![:=])")
 
 
@@ -102,11 +105,9 @@ class Redactor:
         if not found:
             return Redacted(text)
         # The longest first: a part of a secret must not break the whole.
-        for secret in sorted(found, key=len, reverse=True):
-            if len(secret) >= _SHORT:
-                text = text.replace(secret, MASK)
-            else:  # a short one may be part of any word
-                text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", MASK, text)
+        for secret in sorted((each for each in found if len(each) >= _SHORT), key=len, reverse=True):
+            text = text.replace(secret, MASK)
+        text = _without_short(text, frozenset(each for each in found if len(each) < _SHORT))
         return Redacted(text, tuple(sorted(set(found.values()))))
 
     def _find(self, text: str) -> Iterator[tuple[str, str]]:
@@ -114,12 +115,8 @@ class Redactor:
             for match in pattern.finditer(text):
                 yield kind, match[match.lastindex or 0]
         for line in text.splitlines():
-            for start in range(0, max(1, len(line) - _OVERLAP), _PIECE - _OVERLAP):
-                piece = line[start : start + _PIECE]
-                for kind, find in _detectors():
-                    for secret in find(piece):
-                        if secret:
-                            yield kind, _widened(line, start, secret)
+            if line.strip():
+                yield from _in_line(line)
         for secret in self._hook(text) if self._hook is not None else ():
             if not isinstance(secret, str):
                 raise InvalidInput("redactor.hook", "must return texts")
@@ -127,17 +124,46 @@ class Redactor:
                 yield "host", secret
 
 
-def _widened(line: str, start: int, secret: str) -> str:
-    """Return the word that holds a secret: a detector may match only the part of a token that it knows."""
-    place = line.find(secret, start)
-    if place < 0 or not set(secret) <= _WORD:
-        return secret
-    end = place + len(secret)
-    while place > 0 and line[place - 1] in _WORD:
-        place -= 1
+def _in_line(line: str) -> Iterator[tuple[str, str]]:
+    ends: dict[str, int] = {}  # of what each kind has found so far: a word of 100,000 signs is widened once
+    for start in range(0, max(1, len(line) - _OVERLAP), _PIECE - _OVERLAP):
+        piece = line[start : start + _PIECE]
+        for kind, find in _detectors():
+            for secret in find(piece):
+                place = line.find(secret, start)
+                if not secret or (place >= 0 and place + len(secret) <= ends.get(kind, 0)):
+                    continue
+                if place < 0 or not set(secret) <= _WORD:
+                    yield kind, secret
+                    continue
+                begin, ends[kind] = _word(line, place, place + len(secret))
+                yield kind, line[begin : ends[kind]].rstrip(".")
+
+
+def _word(line: str, begin: int, end: int) -> tuple[int, int]:
+    """Return where the word that holds a secret stands: a detector may match only the part that it knows."""
+    while begin > 0 and line[begin - 1] in _WORD:
+        begin -= 1
     while end < len(line) and line[end] in _WORD:
         end += 1
-    return line[place:end].rstrip(".")
+    return begin, end
+
+
+def _without_short(text: str, secrets: frozenset[str]) -> str:
+    """Mask secrets that may be part of any word, where they stand alone."""
+    if not secrets:
+        return text
+    lengths = sorted({len(each) for each in secrets}, reverse=True)
+    parts: list[str] = []
+    done = 0
+    for start in _EDGE.finditer(text):
+        place = start.start()
+        for length in lengths if place >= done else ():
+            if text[place : place + length] in secrets and not _WORDS_SIGN.match(text, place + length):
+                parts += (text[done:place], MASK)
+                done = place + length
+                break
+    return "".join((*parts, text[done:]))
 
 
 @functools.cache
@@ -158,12 +184,17 @@ def _detectors() -> tuple[tuple[str, Callable[[str], Iterable[str]]], ...]:
     def assignments(line: str) -> Iterator[str]:
         # The detector gives the first of a line only, and its patterns are slow on long ones: each sign of an
         # assignment is looked at by itself.
-        for sign in _SIGN.finditer(line):
+        named = [match.end() for match in names.finditer(line)]
+        done = 0
+        for sign in _SIGN.finditer(line) if named else ():
             begin = max(0, sign.start() - _BEFORE)
-            if names.search(line, begin, sign.start()):
-                yield from assigned.analyze_string(
-                    line[begin : sign.end() + _OVERLAP], denylist_regex_to_group=patterns
-                )
+            near = bisect.bisect_right(named, sign.start()) - 1
+            if sign.start() < done or near < 0 or named[near] < begin:
+                continue
+            near_by = line[begin : sign.end() + _OVERLAP]
+            for secret in assigned.analyze_string(near_by, denylist_regex_to_group=patterns):
+                yield secret
+                done = max(done, line.find(secret, begin) + len(secret))
 
     found.append(("keyword", assignments))
     return tuple(found)
