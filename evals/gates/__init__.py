@@ -13,6 +13,7 @@ from evals.gates.gate import Gate, named
 __all__ = ["gates"]
 
 _MODULES: tuple[str, ...] = (
+    "product",
     "multi_agent",
     "restart_endurance",
 )
