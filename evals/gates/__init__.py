@@ -14,6 +14,7 @@ __all__ = ["gates"]
 
 _MODULES: tuple[str, ...] = (
     "product",
+    "capture",
     "multi_agent",
     "restart_endurance",
 )
