@@ -1,7 +1,8 @@
-"""The memory page's tables and diagram, made from the kernel's transition tables."""
+"""The pages' tables and diagrams, made from the transition tables of the code."""
 
 from __future__ import annotations
 
+from a3s_actors.agent.runs import RUN, RunState
 from a3s_actors.memory.operations import OPERATION_TYPES, Activate, Create, SetStatus
 from a3s_actors.memory.transitions import CREATABLE, OPERATION_STATUSES, REQUIRED_RELATION, STATUS_TRANSITIONS
 from a3s_actors.memory.values import MemoryStatus
@@ -29,6 +30,13 @@ def diagram() -> str:
     lines.append("    candidate --> active: activate")
     for start, ends in STATUS_TRANSITIONS.items():
         lines += [f"    {start.value} --> {end.value}: set_status" for end in MemoryStatus if end in ends]
+    return "\n".join([*lines, "```"])
+
+
+def run_diagram() -> str:
+    """Return a run's life as a Mermaid state diagram."""
+    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {RunState.RUNNING.value}: reserve"]
+    lines += [f"    {state.value} --> {following.value}: {step.value}" for state, step, following in RUN]
     return "\n".join([*lines, "```"])
 
 
