@@ -13,8 +13,10 @@ from evals.gates.gate import Gate, named
 __all__ = ["gates"]
 
 _MODULES: tuple[str, ...] = (
+    "retrieval",
     "product",
     "capture",
+    "multilingual",
     "multi_agent",
     "restart_endurance",
 )
