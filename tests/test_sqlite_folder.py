@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -35,8 +36,11 @@ async def pair(tmp_path: Path) -> Path:
 
 def open_here(path: Path) -> int:
     """Count how often this process has a file open."""
-    links = Path("/proc/self/fd")
-    return sum(os.path.realpath(links / name) == str(path) for name in os.listdir(links))  # noqa: PTH208
+    count = 0
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # a worker thread has closed it meanwhile
+            count += os.readlink(link) == str(path)  # noqa: PTH115 - the link itself, which may name no file
+    return count
 
 
 # -- replacing ---------------------------------------------------------------------------------------------------------
